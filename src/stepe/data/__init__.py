@@ -1,0 +1,1 @@
+"""Data: what training reads samples from, bundled sets, and planted noise."""

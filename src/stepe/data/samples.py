@@ -1,0 +1,203 @@
+"""Samples by index: what engines and probes read from.
+
+Two carriers, one interface. :class:`TensorSamples` keeps everything in one tensor on the training device;
+:class:`DatasetSamples` reads any map-style dataset through a ``DataLoader``, with workers. Either way a sample's
+random draws are a function of (seed, epoch, sample, purpose): workers and batch size change nothing.
+"""
+
+from collections.abc import Callable, Iterator, Sequence, Sized
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, TensorDataset, get_worker_info
+
+from stepe.errors import InputError
+from stepe.methods.base import View
+from stepe.randomness import Stream, seed_globals, seeded
+
+Augment = Callable[[Tensor, Tensor, Stream], Tensor]
+"""(inputs, sample indices, stream) -> inputs, drawing only from the stream"""
+
+
+class Samples(Protocol):
+    """Inputs by sample index."""
+
+    def __len__(self) -> int: ...
+
+    def fetch(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Any]:
+        """The inputs of each part (a tensor of indices), in order, drawn under ``stream``."""
+        ...
+
+
+class TensorSamples:
+    """Samples held in one tensor."""
+
+    def __init__(self, x: Tensor, augment: Augment | None = None):
+        self.x = x
+        self.augment = augment
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def to(self, device: torch.device) -> "TensorSamples":
+        """The same samples on another device."""
+        return TensorSamples(self.x.to(device), self.augment)
+
+    def fetch(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Tensor]:
+        """Gather, and augment if the view asks for it."""
+        for part in parts:
+            index = part.to(self.x.device)
+            x = self.x[index]
+            yield x if self.augment is None or view == "plain" else self.augment(x, index, stream)
+
+
+Draw = tuple[int, int, bool]
+"""(sample index, key of its draws, whether the plain view is asked for)"""
+
+
+class DrawnDataset(Dataset[Any]):
+    """A dataset indexed by draws: its random transforms see generators seeded for the sample, in any process."""
+
+    def __init__(self, dataset: Dataset[Any], plain: Dataset[Any] | None = None):
+        self.dataset = dataset
+        self.plain = plain
+
+    def __len__(self) -> int:
+        return len(cast(Sized, self.dataset))
+
+    def __getitem__(self, draw: Draw) -> Any:
+        index, key, wants_plain = draw
+        dataset = self.plain if wants_plain and self.plain is not None else self.dataset
+        if get_worker_info() is not None:  # a worker has no draws of its own to protect
+            seed_globals(Stream(key))
+            return dataset[index]
+        with seeded(Stream(key)):
+            return dataset[index]
+
+
+class DrawSampler(Sampler[list[Draw]]):
+    """A batch sampler that carries out whatever parts were set last."""
+
+    def __init__(self) -> None:
+        self.parts: Sequence[Tensor] = ()
+        self.stream = Stream(0)
+        self.plain = False
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __iter__(self) -> Iterator[list[Draw]]:
+        for part in self.parts:
+            keys = self.stream.bits(part).tolist()
+            yield [(index, key, self.plain) for index, key in zip(part.tolist(), keys, strict=True)]
+
+
+class DatasetSamples:
+    """Samples of a map-style dataset that returns ``(x, y)`` or ``x``; the labels are kept elsewhere."""
+
+    def __init__(self, dataset: Dataset[Any], plain: Dataset[Any] | None = None, **loader_options: Any):
+        check_map_style(dataset)
+        if plain is not None and len(cast(Sized, plain)) != len(cast(Sized, dataset)):
+            raise InputError(
+                f"the plain view has {len(cast(Sized, plain))} samples, the data set {len(cast(Sized, dataset))}; "
+                "it must hold the same samples in the same order"
+            )
+        self.dataset, self.plain = dataset, plain
+        self._sampler = DrawSampler()
+        if loader_options.get("num_workers", 0) > 0:
+            loader_options.setdefault("persistent_workers", True)
+        self._loader = DataLoader(
+            DrawnDataset(dataset, plain),
+            batch_sampler=self._sampler,
+            # The loader's own base seed must not advance the user's generator.
+            generator=torch.Generator(),
+            **loader_options,
+        )
+
+    def __len__(self) -> int:
+        return len(cast(Sized, self.dataset))
+
+    def fetch(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Any]:
+        """Read through the loader; its workers live on between calls."""
+        if view == "plain" and self.plain is None:
+            raise InputError(
+                "the plain view of a data set is not known, its transforms are its own; "
+                "give plain_view=, the same samples without augmentation, or probe with view='augmented'"
+            )
+        self._sampler.parts, self._sampler.stream, self._sampler.plain = parts, stream, view == "plain"
+        for batch in self._loader:
+            yield batch[0] if isinstance(batch, list | tuple) else batch
+
+
+def check_map_style(dataset: object) -> None:
+    """Refuse what cannot be read by index."""
+    if isinstance(dataset, DataLoader):
+        raise InputError("got a DataLoader; give its data set instead (loader.dataset): stepe makes its own batches")
+    if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+        raise InputError(
+            f"{type(dataset).__name__} cannot be read by index, and a sample's index is its name here; "
+            "give a map-style data set (with __getitem__ and __len__), for example by loading the stream into a list"
+        )
+
+
+def as_samples(data: Any, augment: Augment | None, plain_view: Any, **loader_options: Any) -> Samples:
+    """Whatever a user handed over, as samples."""
+    if isinstance(data, TensorSamples | DatasetSamples):
+        return data
+    if isinstance(data, TensorDataset):
+        data = data.tensors[0]
+    if isinstance(data, Tensor):
+        return TensorSamples(data, augment)
+    check_map_style(data)
+    if augment is not None:
+        raise InputError("augment= works on tensors; a data set brings its own transforms")
+    return DatasetSamples(data, plain_view, **loader_options)
+
+
+def read_labels(dataset: Any) -> Tensor:
+    """The labels of a dataset: its ``tensors``, ``targets`` or ``labels``, or else what it returns, sample by sample."""
+    if isinstance(dataset, TensorDataset) and len(dataset.tensors) > 1:
+        return dataset.tensors[1]
+    for name in ("targets", "labels"):
+        found = getattr(dataset, name, None)
+        if found is not None and not callable(found) and len(found) == len(dataset):
+            return torch.as_tensor(found)
+    with seeded(Stream.named(0, "labels")):
+        return torch.tensor([_label_of(dataset[i], i) for i in range(len(dataset))])
+
+
+def _label_of(item: Any, index: int) -> int | float:
+    if not isinstance(item, tuple | list) or len(item) < 2:
+        raise InputError(
+            f"sample {index} of the data set is a {type(item).__name__}, not (input, label); pass labels= separately"
+        )
+    label = item[1]
+    return label.item() if isinstance(label, Tensor) else cast("int | float", label)
+
+
+def check_labels(labels: Any, n: int) -> Tensor:
+    """Labels as int64, or an error that says what is wrong with them."""
+    if n == 0:
+        raise InputError("the data set is empty; there is nothing to train on")
+    try:
+        found: Tensor = torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            "labels must be integers 0..classes-1; map names to numbers first, "
+            "for example with numpy.unique(names, return_inverse=True)"
+        ) from error
+    if found.ndim != 1:
+        raise InputError(f"labels have shape {tuple(found.shape)}; one integer per sample is needed")
+    if len(found) != n:
+        raise InputError(f"there are {len(found)} labels for {n} samples; give one per sample")
+    if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
+        raise InputError(f"labels are {found.dtype}; they must be integers 0..classes-1 (convert them first)")
+    found = found.to(torch.int64).cpu()
+    low = int(found.min())
+    if low < 0:
+        where = int(found.argmin())
+        raise InputError(f"label {low} of sample {where} is negative; labels must be 0..classes-1")
+    if int(found.max()) == low:
+        raise InputError(f"all {n} labels are {low}; at least two classes are needed")
+    return found

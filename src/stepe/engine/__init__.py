@@ -1,0 +1,1 @@
+"""Engines run the probe and the epoch."""

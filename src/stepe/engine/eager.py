@@ -1,0 +1,145 @@
+"""The eager engine: any model, any map-style data, any device."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from stepe.data.samples import Samples
+from stepe.engine.rate import Rate
+from stepe.ledger import Observation
+from stepe.methods.base import Batch, Method, Task, View
+from stepe.plan import Plan
+from stepe.probe import probe
+from stepe.randomness import Stream, seed_globals
+
+ModelForward = Callable[[nn.Module, Any], Tensor]
+"""(model, inputs) -> outputs"""
+
+AMP_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class EagerEngine:
+    """Runs probes and epochs of one model on one device."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        samples: Samples,
+        task: Task,
+        *,
+        optimizer: Optimizer,
+        rate: Rate,
+        device: torch.device,
+        batch_size: int,
+        probe_batch_size: int,
+        forward: ModelForward | None = None,
+        amp: str | None = None,
+    ):
+        self.model, self.samples, self.task = model, samples, task
+        self.optimizer, self.rate, self.device = optimizer, rate, device
+        self.batch_size, self.probe_batch_size = batch_size, probe_batch_size
+        self._forward = forward or (lambda model, x: model(x))
+        self._amp = None if amp is None else AMP_TYPES[amp]
+        # Only float16 underflows; a scaler that is off passes everything through.
+        self.scaler = torch.amp.GradScaler(device.type, enabled=amp == "fp16")
+
+    def forward(self, x: Any) -> Tensor:
+        """Outputs of the model, in full precision whatever they were computed in."""
+        with torch.autocast(self.device.type, self._amp) if self._amp else contextlib.nullcontext():
+            outputs = self._forward(self.model, x)
+        return outputs.float() if outputs.dtype in AMP_TYPES.values() else outputs
+
+    def probe(self, epoch: int, view: View, *, probabilities: bool = False) -> Observation:
+        """Judge all training samples under the given labels."""
+        stream = Stream.named(self.task.seed, "probe", epoch)
+        return self._judge_all(self.samples, self.task.labels, stream, view, probabilities)
+
+    def judge(self, samples: Samples, labels: Tensor) -> Observation:
+        """Judge other samples, for example held-out ones, as they come."""
+        return self._judge_all(samples, labels, Stream.named(self.task.seed, "judge"), "augmented", False)
+
+    def _judge_all(
+        self, samples: Samples, labels: Tensor, stream: Stream, view: View, probabilities: bool
+    ) -> Observation:
+        parts = torch.split(torch.arange(len(samples)), self.probe_batch_size)
+
+        def batches() -> Iterator[tuple[Tensor, Any]]:
+            for part, x in zip(parts, samples.fetch(parts, stream, view), strict=True):
+                yield part, (to_device(x, self.device), labels[part].to(self.device))
+
+        def judge(batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+            x, y = batch
+            outputs = self.forward(x)
+            return self.task.criterion(outputs, y), outputs if outputs.ndim == 2 else None, y
+
+        return probe(
+            self.model,
+            batches(),
+            len(samples),
+            judge,
+            stream=stream,
+            device=self.device,
+            probabilities=probabilities,
+        )
+
+    def train(self, plan: Plan, method: Method) -> float:
+        """Train one epoch as planned; returns the mean training loss."""
+        self.model.train()
+        shares = plan.batches(self.batch_size)
+        stream = Stream.named(self.task.seed, "augment", plan.epoch)
+        inputs = self.samples.fetch([share.index for share in shares], stream, "augmented")
+        total = torch.zeros((), device=self.device)
+        for share, x in zip(shares, inputs, strict=True):
+            y = self.task.labels[share.index].to(self.device)
+            batch = Batch(
+                x=to_device(x, self.device),
+                y=y,
+                target=y if plan.target is None else plan.target[share.index].to(self.device),
+                index=share.index,
+                weight=None if share.weight is None else share.weight.to(self.device),
+                total_weight=share.total_weight,
+            )
+            # Dropout and its like draw under the step's name, whatever was drawn before.
+            seed_globals(Stream.named(self.task.seed, "model", plan.epoch, share.step), self.device)
+            self.rate.before_step(share.progress)
+            total += self.step(method, batch) * len(share.index)
+            self.rate.after_step((plan.epoch + (share.step + 1) / len(shares)) / plan.epochs)
+        return float(total) / sum(len(share.index) for share in shares)
+
+    def step(self, method: Method, batch: Batch) -> Tensor:
+        """One update; returns the loss, still on the device."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = method.loss(self.forward, batch)
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return loss.detach()
+
+    def state_dict(self) -> dict[str, Any]:
+        """All but the model's own weights, which are saved apart."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "rate": self.rate.state_dict(),
+            "scaler": self.scaler.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up a saved state."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.rate.load_state_dict(state["rate"])
+        self.scaler.load_state_dict(state["scaler"])
+
+
+def to_device(x: Any, device: torch.device) -> Any:
+    """Tensors, and the tensors inside lists, tuples and dicts, on a device."""
+    if isinstance(x, Tensor):
+        return x.to(device, non_blocking=True)
+    if isinstance(x, dict):
+        return {key: to_device(value, device) for key, value in x.items()}
+    if isinstance(x, list | tuple):
+        return type(x)(to_device(value, device) for value in x)
+    return x

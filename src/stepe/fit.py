@@ -1,0 +1,238 @@
+"""``fit``: the algorithm. Each epoch, probe if the method asks, plan, train as planned; write down what happened."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from stepe.data.samples import Augment, Samples, as_samples, check_labels, read_labels
+from stepe.engine.eager import EagerEngine, ModelForward
+from stepe.engine.rate import RateShape, cosine
+from stepe.errors import InputError, RunError
+from stepe.ledger import Ledger, Observation
+from stepe.methods import Criterion, Method, Task, make_method
+from stepe.metrics import Truth, accuracy, auroc, detection
+from stepe.plan import Plan, batch_sizes
+from stepe.randomness import preserved
+from stepe.schedule import check_epochs
+from stepe.training import (
+    Observer,
+    Result,
+    Row,
+    Training,
+    check_amp,
+    check_batch_size,
+    check_groups,
+    describe,
+    determinism,
+    find_device,
+    held_out_samples,
+    make_optimizer,
+    make_rate,
+    place,
+    summarise,
+)
+
+if TYPE_CHECKING:
+    from stepe.run import RunFolder
+
+
+def fit(
+    model: nn.Module,
+    data: Any,
+    labels: Any = None,
+    *,
+    method: str | Method = "step-e",
+    epochs: int = 60,
+    noise_rate: float | None = None,
+    groups: Any = None,
+    test: Any = None,
+    truth: Truth | None = None,
+    batch_size: int = 128,
+    probe_batch_size: int | None = None,
+    optimizer: Optimizer | Callable[[Iterator[nn.Parameter]], Optimizer] | None = None,
+    learning_rate: float | None = None,
+    weight_decay: float = 5e-4,
+    rate_shape: RateShape = cosine,
+    scheduler: LRScheduler | Callable[[Optimizer], LRScheduler] | None = None,
+    scheduler_interval: Literal["epoch", "step"] = "epoch",
+    criterion: Criterion | None = None,
+    forward: ModelForward | None = None,
+    augment: Augment | None = None,
+    plain_view: Any = None,
+    loader_options: dict[str, Any] | None = None,
+    amp: Literal["bf16", "fp16"] | None = None,
+    device: str | torch.device = "auto",
+    deterministic: bool = False,
+    seed: int = 0,
+    run: "str | Path | RunFolder | None" = None,
+    resume: bool = False,
+    checkpoint_every: int = 1,
+    observers: tuple[Observer, ...] = (),
+    **method_options: Any,
+) -> Result:
+    """Train ``model`` on labels that cannot be trusted.
+
+    Args:
+        model: any module that turns inputs into logits.
+        data: a tensor of inputs, a pair (inputs, labels), or a map-style data set returning ``(x, y)``.
+        labels: one integer per sample, if ``data`` does not bring them.
+        method: a name from :data:`stepe.methods.METHODS` or a method of your own; its options follow by keyword
+            (``rho_max``, ``warmup``, ``schedule``, ``memory``, ``sticky``, ``softness``, ``min_keep``, ``view``...).
+        noise_rate: known share of wrong labels, from which rho_max follows if it is not given.
+        groups: one integer per sample for ``min_keep``; by default the class.
+        test: held-out data in the same form, for the accuracy in the history. Never trained on.
+        truth: which samples are noisy, in a benchmark. Only metrics see it.
+        optimizer: an optimizer, or a function of the parameters; by default SGD with Nesterov momentum 0.9.
+        learning_rate: for the default optimizer; 0.1 unless given.
+        rate_shape: the learning rate as a function of the run's progress in [0, 1]; by default cosine decay.
+        scheduler: instead of that, a torch scheduler or a function of the optimizer that makes one;
+            ``scheduler_interval`` says whether it counts epochs, or steps of full-length epochs.
+        criterion: (logits, targets) -> one loss per sample; by default cross-entropy.
+        forward: (model, inputs) -> logits, if calling the model is not enough.
+        augment: for tensors, (inputs, indices, stream) -> inputs; a data set brings its own transforms.
+        plain_view: for data sets, the same samples without augmentation, for ``view="plain"``.
+        loader_options: for data sets, passed to the ``DataLoader`` (``num_workers``, ``pin_memory``...).
+        run: a folder to write; ``resume`` continues what is there, to the same result as if never interrupted.
+
+    Returns:
+        The trained model with its ledger, its history and a summary.
+    """
+    device = find_device(device)
+    if isinstance(data, tuple) and len(data) == 2:
+        data, labels = data[0], data[1] if labels is None else labels
+    samples = place(as_samples(data, augment, plain_view, **(loader_options or {})), device)
+    given = check_labels(read_labels(data) if labels is None else labels, len(samples))
+    held_out = held_out_samples(test, device)
+    check_epochs(epochs, warmup=0)
+    check_amp(amp)
+    batch_size = check_batch_size(batch_size, len(samples))
+    if truth is not None and len(truth.noisy) != len(samples):
+        raise InputError(f"the truth covers {len(truth.noisy)} samples, the data {len(samples)}")
+
+    task = Task(
+        labels=given,
+        classes=int(given.max()) + 1,
+        epochs=epochs,
+        seed=seed,
+        criterion=criterion or partial(F.cross_entropy, reduction="none"),
+        noise_rate=noise_rate,
+        groups=None if groups is None else check_groups(groups, len(samples)),
+    )
+    ledger = Ledger(len(samples))
+    method = make_method(method, **method_options)
+    method.start(task, ledger)
+    made = make_optimizer(optimizer, model.to(device), learning_rate, weight_decay)
+    full_steps = len(batch_sizes(len(samples), batch_size))
+    engine = EagerEngine(
+        model,
+        samples,
+        task,
+        optimizer=made,
+        rate=make_rate(rate_shape, scheduler, scheduler_interval, made, epochs=epochs, full_steps=full_steps),
+        device=device,
+        batch_size=batch_size,
+        probe_batch_size=probe_batch_size or 4 * batch_size,
+        forward=forward,
+        amp=amp,
+    )
+    training = Training(engine, method, ledger, describe(method, task, engine, amp, deterministic))
+    if run is not None:
+        from stepe.run import RunFolder  # needs more than torch and numpy
+
+        folder = run if isinstance(run, RunFolder) else RunFolder(run)
+        folder.prepare(resume=resume, checkpoint_every=checkpoint_every)
+        observers = (folder, *observers)
+
+    with preserved(device), determinism(deterministic):
+        return _run(training, held_out, truth, observers)
+
+
+def _run(
+    training: Training,
+    test: "tuple[Samples, Tensor] | None",
+    truth: Truth | None,
+    observers: tuple[Observer, ...],
+) -> Result:
+    """The paper's algorithm, top to bottom."""
+    engine, method, ledger = training.engine, training.method, training.ledger
+    for observer in observers:
+        observer.run_started(training)
+
+    while training.epoch < training.task.epochs:
+        epoch, started = training.epoch, time.perf_counter()
+        probed = method.wants_probe(epoch)
+        if probed:
+            _probe(training)
+        probe_seconds = time.perf_counter() - started
+
+        plan = method.plan(epoch, ledger)
+        _check_plan(plan)
+        turnover = ledger.record_selection(plan.kept)
+        train_loss = engine.train(plan, method)
+        if not math.isfinite(train_loss):
+            raise RunError(_diverged(f"the training loss became {train_loss} in epoch {epoch}"))
+
+        row: Row = {
+            "epoch": epoch,
+            "train_loss": train_loss,
+            "learning_rate": engine.optimizer.param_groups[0]["lr"],
+            "probed": probed,
+            "drop_fraction": plan.drop_fraction,
+            "kept": int(plan.kept.sum()),
+            "dropped": int((~plan.kept).sum()),
+            **asdict(turnover),
+            "cut": plan.cut if math.isfinite(plan.cut) else None,
+            "nonfinite": plan.nonfinite,
+            "shortfall": plan.shortfall,
+            "seconds": time.perf_counter() - started,
+            "probe_seconds": probe_seconds,
+        }
+        if truth is not None:
+            row |= asdict(detection(ledger["dropped"], truth.noisy))
+            row["auroc"] = auroc(ledger["score"], truth.noisy) if probed else None
+        if test is not None:
+            row["test_accuracy"] = accuracy(_predictions(engine.judge(*test)), test[1])
+        training.history.append(row)
+        training.epoch += 1
+        for observer in observers:
+            observer.epoch_ended(training, row)
+
+    _probe(training)  # the last word on every sample comes from the finished model
+    held_out = None if test is None else engine.judge(*test)
+    result = Result(training, summarise(training, truth), held_out)
+    for observer in observers:
+        observer.run_ended(result)
+    return result
+
+
+def _probe(training: Training) -> None:
+    method = training.method
+    seen = training.engine.probe(training.epoch, method.view, probabilities=method.needs_probabilities)
+    if not bool(torch.isfinite(seen.loss).any()):
+        raise RunError(_diverged(f"every loss is NaN or infinite before epoch {training.epoch}"))
+    method.observe(seen, training.ledger)
+
+
+def _check_plan(plan: Plan) -> None:
+    if not bool((plan.kept if plan.trains is None else plan.trains).any()):
+        raise RunError(f"epoch {plan.epoch} would train on nothing; lower rho_max (it dropped everything)")
+
+
+def _diverged(what: str) -> str:
+    return f"{what}; lower the learning rate, or look for NaN and infinite values in the inputs"
+
+
+def _predictions(seen: Observation) -> Tensor:
+    if seen.prediction is None:
+        raise InputError("the test accuracy needs logits of shape (batch, classes) from the model")
+    return seen.prediction

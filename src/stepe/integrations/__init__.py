@@ -1,0 +1,1 @@
+"""Adapters: the same method, ledger and plan inside other people's training."""

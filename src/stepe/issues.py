@@ -1,0 +1,140 @@
+"""From a ledger to advice: which labels to look at first, and what they might be instead.
+
+*Dropped* is a training decision, *flagged* is advice. rho_max lies above the noise rate by design, so the dropped set
+holds clean samples too; a dropped sample that the model still agrees with is no suspect.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stepe.ledger import Ledger, Observation
+
+COLUMNS = (
+    "rank",
+    "id",
+    "row",
+    "split",
+    "given_label",
+    "suggested_label",
+    "suspicion",
+    "suggestion_confidence",
+    "dropped",
+    "flagged",
+    "dropped_share",
+    "margin",
+    "reason",
+    "status",
+)
+
+
+@dataclass(frozen=True)
+class Names:
+    """What people call the samples of one split."""
+
+    ids: list[str]
+    rows: list[int]
+    """position in the source the samples were read from"""
+    split: str = "train"
+
+    @classmethod
+    def numbered(cls, n: int, split: str = "train") -> "Names":
+        """Row numbers, for data that brings no names."""
+        return cls([str(row) for row in range(n)], list(range(n)), split)
+
+
+def flags(ledger: Ledger) -> Tensor:
+    """Which samples to advise people to look at: dropped, and predicted differently from the given label."""
+    margin = ledger["margin"]
+    # Without logits there is no prediction to disagree with: the drop alone has to do.
+    return ledger["dropped"] & ((margin < 0) | torch.isnan(margin))
+
+
+def training_table(
+    ledger: Ledger, labels: Tensor, class_names: list[str], names: Names, epochs_after_warmup: int
+) -> dict[str, Any]:
+    """One row per training sample, by sample index, in :data:`COLUMNS`; ranks follow the suspicion."""
+    trust = torch.where(torch.isnan(ledger["trust"]), _percentile_trust(ledger["loss"]), ledger["trust"])
+    seen = Observation(
+        ledger["loss"],
+        prediction=ledger["prediction"],
+        confidence=ledger["confidence"],
+        given_probability=trust,
+        margin=ledger["margin"],
+    )
+    dropped_share = (ledger["drop_count"].double() / max(1, epochs_after_warmup)).clamp(max=1)
+    return _table(seen, labels, class_names, names, ledger["dropped"], flags(ledger), dropped_share)
+
+
+def held_out_table(seen: Observation, labels: Tensor, class_names: list[str], names: Names) -> dict[str, Any]:
+    """One row per held-out sample, which the model never trained on; none is dropped or flagged."""
+    nothing = torch.zeros(len(labels), dtype=torch.bool)
+    return _table(seen, labels, class_names, names, nothing, nothing, torch.zeros(len(labels), dtype=torch.double))
+
+
+def _percentile_trust(loss: Tensor) -> Tensor:
+    """Where no probability of the given label is known, the rank of the loss stands in for it."""
+    rank = torch.argsort(torch.argsort(torch.nan_to_num(loss, nan=torch.inf), stable=True), stable=True)
+    return 1 - (rank + 1) / len(loss)
+
+
+def _table(
+    seen: Observation,
+    labels: Tensor,
+    class_names: list[str],
+    names: Names,
+    dropped: Tensor,
+    flagged: Tensor,
+    dropped_share: Tensor,
+) -> dict[str, Any]:
+    n = len(labels)
+    missing = torch.full((n,), float("nan"))
+    given_probability = missing if seen.given_probability is None else seen.given_probability.cpu()
+    suspicion = (1 - given_probability).double().numpy().round(6)
+    margin = (missing if seen.margin is None else seen.margin.cpu()).double().numpy().round(4)
+    confidence = (missing if seen.confidence is None else seen.confidence.cpu()).double().numpy().round(6)
+    predicted = [-1] * n if seen.prediction is None else seen.prediction.tolist()
+    suggested = [class_names[p] if p >= 0 else "" for p in predicted]
+    given = [class_names[label] for label in labels.tolist()]
+    order = np.lexsort((np.arange(n), -np.nan_to_num(suspicion, nan=2.0), ~flagged.numpy()))
+    rank = np.empty(n, dtype=np.int64)
+    rank[order] = np.arange(1, n + 1)
+    return {
+        "rank": rank,
+        "id": names.ids,
+        "row": np.asarray(names.rows, dtype=np.int64),
+        "split": [names.split] * n,
+        "given_label": given,
+        "suggested_label": suggested,
+        "suspicion": suspicion,
+        "suggestion_confidence": confidence,
+        "dropped": dropped.numpy(),
+        "flagged": flagged.numpy(),
+        "dropped_share": dropped_share.numpy().round(4),
+        "margin": margin,
+        "reason": [
+            _reason(*row)
+            for row in zip(
+                flagged.tolist(),
+                dropped.tolist(),
+                dropped_share.tolist(),
+                suggested,
+                confidence.tolist(),
+                strict=True,
+            )
+        ],
+        "status": ["open"] * n,
+    }
+
+
+def _reason(flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float) -> str:
+    if flagged and suggested:
+        return f"dropped in {dropped_share:.0%} of the epochs after the warm-up; the model says {suggested} ({confidence:.0%})"
+    if flagged:
+        return f"among the highest losses; dropped in {dropped_share:.0%} of the epochs after the warm-up"
+    if dropped:
+        return "dropped for a high loss, but the model agrees with the label"
+    return ""

@@ -1,0 +1,124 @@
+"""What is remembered per sample, by sample index. Arrays of length n, saved and restored exactly."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from stepe.errors import RunError
+
+TRUST_MEMORY = 0.8
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one probe saw, one entry per sample, in the order of the sample indices."""
+
+    loss: Tensor
+    prediction: Tensor | None = None
+    """the most likely class"""
+    confidence: Tensor | None = None
+    """the probability of that class"""
+    given_probability: Tensor | None = None
+    """the probability of the given label"""
+    margin: Tensor | None = None
+    """logit of the given label minus the largest other logit: negative where the model disagrees"""
+    probability: Tensor | None = None
+    """n x classes, where a method asks for it"""
+
+
+@dataclass(frozen=True)
+class Turnover:
+    """How the kept set changed from one epoch to the next."""
+
+    came: int
+    """dropped before, kept now"""
+    went: int
+    """kept before, dropped now"""
+
+
+@dataclass
+class Ledger:
+    """Per-sample memory of a run.
+
+    A method may declare further columns with :meth:`add_column`; whatever is in ``columns`` is saved.
+    """
+
+    n: int
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    columns: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.add_column("loss", torch.float32, float("nan"))
+        self.add_column("score", torch.float32, float("nan"))
+        self.add_column("margin", torch.float32, float("nan"))
+        self.add_column("prediction", torch.int64, -1)
+        self.add_column("confidence", torch.float32, float("nan"))
+        self.add_column("trust", torch.float32, float("nan"))
+        self.add_column("dropped", torch.bool, False)
+        self.add_column("drop_count", torch.int32, 0)
+        self.add_column("times_probed", torch.int32, 0)
+
+    def add_column(self, name: str, dtype: torch.dtype, fill: float, *, width: int | None = None) -> Tensor:
+        """Declare a column of n entries (or n rows of ``width``); an existing one is left as it is."""
+        if name not in self.columns:
+            shape = (self.n,) if width is None else (self.n, width)
+            self.columns[name] = torch.full(shape, fill, dtype=dtype, device=self.device)
+        return self.columns[name]
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.columns[name]
+
+    def __setitem__(self, name: str, values: Tensor) -> None:
+        column = self.columns[name]
+        column.copy_(values.reshape(column.shape).to(column.dtype))
+
+    def record_probe(self, seen: Observation, *, memory: float = 0.0) -> None:
+        """Write down a probe.
+
+        ``memory`` smooths the score over probes, ``score <- memory * score + (1 - memory) * loss``, so that only
+        persistently high losses count (the paper's abstract). A score that is not finite starts anew with the next
+        finite loss: one overflow must not mark a sample for ever.
+        """
+        self["loss"] = seen.loss
+        loss, old = self["loss"], self["score"]
+        smoothed = memory * old + (1 - memory) * loss if memory else loss
+        self["score"] = torch.where(torch.isfinite(old) & torch.isfinite(loss), smoothed, loss)
+        self.columns["times_probed"] += 1
+        for name in ("prediction", "confidence", "margin"):
+            values = getattr(seen, name)
+            if values is not None:
+                self[name] = values
+        if seen.given_probability is not None:
+            self._remember_trust(seen.given_probability.to(self.device))
+
+    def _remember_trust(self, given_probability: Tensor) -> None:
+        """A running mean of the given label's probability: a single late probe goes stale as labels are memorised."""
+        old, new = self["trust"], given_probability
+        self["trust"] = torch.where(torch.isfinite(old), TRUST_MEMORY * old + (1 - TRUST_MEMORY) * new, new)
+
+    def record_selection(self, kept: Tensor) -> Turnover:
+        """Write down which samples this epoch drops, and say how many came and went."""
+        before, now = self["dropped"].clone(), ~kept.to(self.device)
+        self["dropped"] = now
+        self.columns["drop_count"] += now
+        return Turnover(came=int(torch.count_nonzero(before & ~now)), went=int(torch.count_nonzero(now & ~before)))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Every column."""
+        return dict(self.columns)
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Restore every column; the columns must be the ones this run declared."""
+        if state.keys() != self.columns.keys():
+            raise RunError(
+                f"the saved ledger has the columns {sorted(state)}, this run needs {sorted(self.columns)}: "
+                "it was written by another version or method"
+            )
+        for name, values in state.items():
+            if values.shape != self.columns[name].shape:
+                raise RunError(
+                    f"the saved ledger's column {name!r} has shape {tuple(values.shape)}, "
+                    f"this run's {tuple(self.columns[name].shape)}: the data changed"
+                )
+            self[name] = values

@@ -1,0 +1,48 @@
+"""The methods by name. To add one: a file in this folder and a line in ``METHODS``; the contract suite picks it up."""
+
+from typing import Any
+
+from stepe.errors import InputError
+from stepe.methods.base import Batch, Criterion, Forward, Method, Task, View
+from stepe.methods.one_shot import OneShot
+from stepe.methods.oracle import Oracle
+from stepe.methods.plain import Plain
+from stepe.methods.self_paced import SelfPaced
+from stepe.methods.step_e import StepwiseElimination
+from stepe.methods.truncation import Truncation
+
+METHODS: dict[str, type[Method]] = {
+    method.name: method for method in (StepwiseElimination, Plain, Oracle, OneShot, SelfPaced, Truncation)
+}
+
+__all__ = [
+    "METHODS",
+    "Batch",
+    "Criterion",
+    "Forward",
+    "Method",
+    "Task",
+    "View",
+    "make_method",
+    "method_class",
+]
+
+
+def method_class(name: str) -> type[Method]:
+    """The class of a method, by name."""
+    if name not in METHODS:
+        raise InputError(f"unknown method {name!r}; choose one of {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+def make_method(method: str | Method, **options: Any) -> Method:
+    """A method from its name and options, or a ready one as it is."""
+    if isinstance(method, Method):
+        if options:
+            raise InputError(f"the options {sorted(options)} belong into the {method.name!r} method you made yourself")
+        return method
+    kind = method_class(method)
+    if unknown := options.keys() - set(kind.options()):
+        known = ", ".join(kind.options()) or "none"
+        raise InputError(f"method {method!r} has no option {', '.join(sorted(unknown))}; it takes: {known}")
+    return kind(**options)

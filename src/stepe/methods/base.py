@@ -1,0 +1,118 @@
+"""What a method is: the answers to three questions, asked by the loop in :mod:`stepe.fit`.
+
+1. Do I need a fresh probe before this epoch?        :meth:`Method.wants_probe`
+2. Which samples train, with which weight and target? :meth:`Method.plan`
+3. How does a batch become a loss?                    :meth:`Method.loss`
+
+A method is a dataclass whose fields are its options. What it finds out during a run goes into its state, which
+checkpoints save. To add one: a file in this folder, and a line in the registry (``stepe/methods/__init__.py``).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from stepe.ledger import Ledger, Observation
+from stepe.plan import Plan
+from stepe.schedule import default_warmup
+
+Criterion = Callable[[Tensor, Tensor], Tensor]
+"""(outputs, targets) -> one loss per sample"""
+Forward = Callable[[Any], Tensor]
+"""inputs -> outputs (logits) of the model in training"""
+View = Literal["augmented", "plain"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """All that a method may know about a run. The truth, where a benchmark has it, is not among it."""
+
+    labels: Tensor
+    """the given labels, int64"""
+    classes: int
+    epochs: int
+    seed: int
+    criterion: Criterion
+    noise_rate: float | None = None
+    """known share of wrong labels, one number"""
+    groups: Tensor | None = None
+    """one integer per sample for the group floor; ``None``: the class"""
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch on the training device."""
+
+    x: Any
+    y: Tensor
+    """given labels"""
+    target: Tensor
+    """what to train on: the given labels unless the plan says otherwise"""
+    index: Tensor
+    weight: Tensor | None
+    total_weight: float | Tensor
+
+    def mean(self, losses: Tensor) -> Tensor:
+        """Weighted mean of per-sample losses over the global batch."""
+        weighted = losses if self.weight is None else losses * self.weight
+        return weighted.sum() / self.total_weight
+
+
+class Method(ABC):
+    """Base class of all methods. Subclasses are dataclasses; their fields are their options."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    """one line for ``--help`` and the docs"""
+    trains_on: ClassVar[Literal["given", "clean"]] = "given"
+    """``clean`` asks whoever prepares the data for the clean labels: only a benchmark has them"""
+    needs_probabilities: ClassVar[bool] = False
+    view: View = "augmented"
+    """which images the probe sees"""
+    task: Task
+
+    @classmethod
+    def options(cls) -> list[str]:
+        """Names of the options this method takes."""
+        return [option.name for option in fields(cls)] if is_dataclass(cls) else []
+
+    def start(self, task: Task, ledger: Ledger) -> None:
+        """Get to know the task: resolve options that depend on it, declare ledger columns."""
+        self.task = task
+
+    @abstractmethod
+    def wants_probe(self, epoch: int) -> bool:
+        """Whether a fresh probe is needed before this epoch."""
+
+    def observe(self, seen: Observation, ledger: Ledger) -> None:
+        """Take in a probe."""
+        ledger.record_probe(seen)
+
+    def plan(self, epoch: int, ledger: Ledger) -> Plan:
+        """Which samples train this epoch. Everything, unless a method says otherwise."""
+        return Plan(epoch, self.task.epochs, torch.ones(self.task.n, dtype=torch.bool), self.task.seed)
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """Turn a batch into a scalar. Must not read values back to the host, so that a CUDA graph can hold it."""
+        return batch.mean(self.task.criterion(forward(batch.x), batch.target))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was found out at run time, as JSON values or tensors."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 (no state is a valid state)
+        """Take up a saved state."""
+
+
+def resolve_warmup(warmup: int | None, epochs: int) -> int:
+    """The warm-up a user gave, or the paper's share of the run."""
+    return default_warmup(epochs) if warmup is None else warmup

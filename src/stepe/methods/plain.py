@@ -1,0 +1,18 @@
+"""Plain training on all given labels: the paper's *Baseline*."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from stepe.methods.base import Method
+
+
+@dataclass
+class Plain(Method):
+    """Every sample, every epoch, cross-entropy."""
+
+    name: ClassVar[str] = "plain"
+    summary: ClassVar[str] = "all samples, no cleaning (the paper's baseline)"
+
+    def wants_probe(self, epoch: int) -> bool:
+        """Never."""
+        return False

@@ -1,0 +1,61 @@
+"""Step-E, Stepwise Elimination: the paper's method (sections 3.3 and 3.4)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from stepe.errors import InputError
+from stepe.ledger import Ledger, Observation
+from stepe.methods.base import Task
+from stepe.methods.elimination import Elimination
+from stepe.schedule import Schedule, Shape, make_schedule
+
+
+@dataclass
+class StepwiseElimination(Elimination):
+    """Each epoch after the warm-up, probe all samples, keep the lowest 1 - rho_t, train on those.
+
+    A drop is not for ever: a sample comes back when its score does, unless ``sticky``.
+    """
+
+    name: ClassVar[str] = "step-e"
+    summary: ClassVar[str] = "drop the samples with the highest losses, a few more each epoch"
+
+    schedule: str | Shape = "auto"
+    """how rho_t grows: auto (Eq. 2; ends early in short runs), linear, cosine, step, early, or a function"""
+    ramp_end: int | None = None
+    """epoch at which rho_max is reached; ``None``: the schedule's own"""
+    memory: float = 0.0
+    """score <- memory * score + (1 - memory) * loss: how much the score remembers earlier probes"""
+    sticky: bool = False
+    """what was dropped stays dropped, as the paper's section 2.3 words it"""
+
+    def start(self, task: Task, ledger: Ledger) -> None:
+        """Resolve the options."""
+        if not 0 <= self.memory < 1:
+            raise InputError(f"memory is {self.memory!r}; it must lie in [0, 1)")
+        super().start(task, ledger)
+
+    def schedule_for(self, drop_max: float) -> Schedule:
+        """The stepwise elimination schedule."""
+        return make_schedule(
+            self.schedule,
+            drop_max=drop_max,
+            epochs=self.task.epochs,
+            warmup=self.warmup_epochs,
+            ramp_end=self.ramp_end,
+        )
+
+    def wants_probe(self, epoch: int) -> bool:
+        """Every epoch after the warm-up."""
+        return epoch >= self.warmup_epochs
+
+    def observe(self, seen: Observation, ledger: Ledger) -> None:
+        """Smooth the scores over probes, if asked to."""
+        ledger.record_probe(seen, memory=self.memory)
+
+    def scores(self, ledger: Ledger) -> Tensor:
+        """The smoothed losses; a sticky drop is a score of infinity."""
+        return torch.where(ledger["dropped"], torch.inf, ledger["score"]) if self.sticky else ledger["score"]

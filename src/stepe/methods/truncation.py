@@ -1,0 +1,62 @@
+"""Loss truncation: per-sample losses clipped at a fixed threshold (section 4.3, *Truncation*)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from stepe.errors import InputError
+from stepe.ledger import Ledger
+from stepe.methods.base import Batch, Forward, Method, Task, View
+from stepe.noise_rate import resolve_drop_max
+from stepe.plan import Plan
+from stepe.selection import select
+
+
+@dataclass
+class Truncation(Method):
+    """Train on ``mean(min(loss, tau))``; tau cuts off the top rho_max of the losses in an initial epoch.
+
+    The paper takes tau before any training (``threshold="untrained"``), and collapses; after one epoch
+    (``"first-epoch"``) it does not.
+    """
+
+    name: ClassVar[str] = "truncation"
+    summary: ClassVar[str] = "per-sample losses clipped at a threshold fixed early"
+
+    rho_max: float | None = None
+    threshold: Literal["untrained", "first-epoch"] = "untrained"
+    view: View = "augmented"
+
+    def start(self, task: Task, ledger: Ledger) -> None:
+        """Resolve rho_max; the threshold is open until its probe."""
+        super().start(task, ledger)
+        if self.threshold not in ("untrained", "first-epoch"):
+            raise InputError(f"threshold is {self.threshold!r}; choose 'untrained' or 'first-epoch'")
+        self._drop_max = resolve_drop_max(self.rho_max, task.noise_rate)
+        self._tau = torch.tensor(float("inf"))
+
+    def wants_probe(self, epoch: int) -> bool:
+        """Once: before training, or after the first epoch."""
+        return epoch == (0 if self.threshold == "untrained" else 1)
+
+    def plan(self, epoch: int, ledger: Ledger) -> Plan:
+        """All samples; the threshold is set from the probe that just came in."""
+        if self.wants_probe(epoch):
+            self._tau.fill_(select(ledger["loss"], self._drop_max).cut)
+        return super().plan(epoch, ledger)
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """Mean of min(loss, tau): the gradient of a clipped sample is zero."""
+        losses = self.task.criterion(forward(batch.x), batch.target)
+        return batch.mean(torch.minimum(losses, self._tau.to(losses)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """rho_max and the threshold."""
+        return {"drop_max": self._drop_max, "tau": self._tau}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore rho_max and the threshold."""
+        self._drop_max = state["drop_max"]
+        self._tau = state["tau"]

@@ -1,0 +1,95 @@
+"""The probe: per-sample losses of the current model on all samples (section 3.3, step 1).
+
+The model is in eval mode, so BatchNorm statistics stay untouched; every module's mode is put back as it was; the
+global random generators are too, so training draws what it would have drawn without the probe.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stepe.errors import InputError
+from stepe.ledger import Observation
+from stepe.randomness import Stream, seeded
+
+Judge = Callable[[Any], "tuple[Tensor, Tensor | None, Tensor | None]"]
+"""a batch -> (per-sample losses, logits or None, given labels or None)"""
+
+
+@contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode without gradients; afterwards every module is in the mode it was in, frozen ones included."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def probe(
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, Any]],
+    n: int,
+    judge: Judge,
+    *,
+    stream: Stream,
+    device: torch.device,
+    probabilities: bool = False,
+) -> Observation:
+    """Judge every sample once. ``batches`` yields (sample indices, batch) and must cover 0..n-1 exactly."""
+    loss = torch.full((n,), float("nan"), dtype=torch.float32, device=device)
+    seen = torch.zeros(n, dtype=torch.int32, device=device)
+    columns: dict[str, Tensor] = {}
+    # A model that stays random in eval mode draws under the probe's own name.
+    with evaluating(model), seeded(stream, device):
+        for index, batch in batches:
+            losses, logits, labels = judge(batch)
+            index = index.to(device)
+            _check_losses(losses, len(index))
+            loss[index] = losses.detach().to(torch.float32)
+            seen[index] += 1
+            if logits is not None:
+                _write(columns, index, n, _read_logits(logits, labels, probabilities))
+    if not bool((seen == 1).all()):
+        missed, again = int((seen == 0).sum()), int((seen > 1).sum())
+        raise InputError(
+            f"the probe missed {missed} of {n} samples and saw {again} more than once; "
+            "it must see each sample once, in any order"
+        )
+    return Observation(loss, **columns)
+
+
+def _check_losses(losses: Tensor, expected: int) -> None:
+    if losses.shape != (expected,):
+        raise InputError(
+            f"a batch of {expected} samples gave losses of shape {tuple(losses.shape)}; one loss per sample is needed: "
+            'use reduction="none" and average over all dimensions but the first'
+        )
+
+
+def _read_logits(logits: Tensor, labels: Tensor | None, probabilities: bool) -> dict[str, Tensor]:
+    logits = logits.detach().to(torch.float32)
+    top = logits.argmax(1)
+    logs = torch.log_softmax(logits, 1)
+    read = {"prediction": top, "confidence": logs.gather(1, top[:, None]).squeeze(1).exp()}
+    if labels is not None:
+        given = logits.gather(1, labels[:, None])
+        others = logits.scatter(1, labels[:, None], -torch.inf)
+        read["margin"] = given.squeeze(1) - others.amax(1)
+        read["given_probability"] = logs.gather(1, labels[:, None]).squeeze(1).exp()
+    if probabilities:
+        read["probability"] = logs.exp()
+    return read
+
+
+def _write(columns: dict[str, Tensor], index: Tensor, n: int, read: dict[str, Tensor]) -> None:
+    for name, values in read.items():
+        if name not in columns:
+            columns[name] = torch.zeros((n, *values.shape[1:]), dtype=values.dtype, device=values.device)
+        columns[name][index] = values

@@ -1,0 +1,1 @@
+"""What stands above ``fit``: whole jobs made of one or several runs."""

@@ -1,0 +1,122 @@
+"""The elimination schedule: epoch -> drop fraction (section 3.4 of the paper, Eq. 2). Pure numbers.
+
+Every schedule is 0 in the warm-up, never decreases, and never exceeds ``drop_max`` (the paper's rho_max).
+Epochs count from 0, so the last epoch of Eq. 2 drops ``drop_max * (T - 1 - W) / (T - W)``.
+"""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stepe.errors import InputError
+
+# Below this many epochs Eq. 2 spends most of them far under drop_max; the default ramp then ends early.
+SHORT_RUN = 15
+STAIRS = 5
+
+Shape = Callable[[float], float]
+
+
+def linear(progress: float) -> float:
+    """The ramp of Eq. 2."""
+    return progress
+
+
+def cosine(progress: float) -> float:
+    """A ramp that starts and ends gently."""
+    return (1 - math.cos(math.pi * progress)) / 2
+
+
+def step(progress: float) -> float:
+    """A staircase of equal steps."""
+    return math.floor(progress * STAIRS + 1e-9) / STAIRS
+
+
+SHAPES: dict[str, Shape] = {"linear": linear, "cosine": cosine, "step": step}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Warm-up at 0, then a ramp to ``drop_max``.
+
+    ``ramp_end`` is the epoch that first reaches ``drop_max``; ``None`` is the paper's T, one past the last epoch.
+
+    >>> schedule = Schedule(drop_max=0.4, epochs=6, warmup=2)
+    >>> [round(schedule(epoch), 2) for epoch in range(6)]
+    [0.0, 0.0, 0.0, 0.1, 0.2, 0.3]
+    """
+
+    drop_max: float
+    epochs: int
+    warmup: int
+    shape: Shape = linear
+    ramp_end: int | None = None
+
+    def __call__(self, epoch: int) -> float:
+        """The drop fraction rho_t of an epoch."""
+        if epoch < self.warmup:
+            return 0.0
+        end = self.epochs if self.ramp_end is None else self.ramp_end
+        if epoch >= end:
+            return self.drop_max
+        progress = (epoch - self.warmup) / (end - self.warmup)
+        return self.drop_max * min(1.0, max(0.0, self.shape(progress)))
+
+
+def make_schedule(
+    shape: "str | Shape | Schedule", *, drop_max: float, epochs: int, warmup: int, ramp_end: int | None = None
+) -> Schedule:
+    """Build a schedule from a name, a function of the ramp's progress, or a ready one.
+
+    Names are ``linear``, ``cosine``, ``step`` and ``early``, a linear ramp that is done halfway between warm-up and
+    the end; ``auto`` is ``linear`` (Eq. 2), but ``early`` for runs shorter than about 15 epochs.
+    """
+    check_epochs(epochs, warmup)
+    check_drop_max(drop_max)
+    if isinstance(shape, Schedule):
+        return shape
+    if shape == "auto":
+        shape = "early" if epochs < SHORT_RUN and ramp_end is None else "linear"
+    if shape == "early":
+        shape, ramp_end = "linear", warmup + (epochs - warmup) // 2 if ramp_end is None else ramp_end
+    if isinstance(shape, str):
+        if shape not in SHAPES:
+            raise InputError(f"unknown schedule {shape!r}; choose one of auto, early, {', '.join(SHAPES)}")
+        shape = SHAPES[shape]
+    if ramp_end is not None and not warmup <= ramp_end <= epochs:
+        raise InputError(
+            f"the ramp ends at epoch {ramp_end}; it must end between the warm-up ({warmup}) and the last ({epochs})"
+        )
+    schedule = Schedule(drop_max, epochs, warmup, shape, ramp_end)
+    fractions = [schedule(epoch) for epoch in range(epochs)]
+    for epoch, (before, after) in enumerate(itertools.pairwise(fractions)):
+        if not before <= after:
+            raise InputError(
+                f"the schedule falls from {before:.4g} to {after:.4g} at epoch {epoch + 1}; it must never decrease"
+            )
+    return schedule
+
+
+def default_warmup(epochs: int) -> int:
+    """A sixth of the run, the paper's share (10 of 60)."""
+    return min(max(1, round(epochs / 6)), epochs - 1)
+
+
+def check_epochs(epochs: int, warmup: int) -> None:
+    """Refuse runs with no epoch, or none after the warm-up."""
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
+        raise InputError(f"epochs is {epochs!r}; it must be a whole number, at least 1")
+    if isinstance(warmup, bool) or not isinstance(warmup, int) or warmup < 0:
+        raise InputError(f"warm-up is {warmup!r}; it must be a whole number, at least 0")
+    if warmup >= epochs:
+        raise InputError(
+            f"warm-up is {warmup} of {epochs} epochs, so nothing would ever be dropped; "
+            f"use a warm-up below {epochs}, or more epochs"
+        )
+
+
+def check_drop_max(drop_max: float) -> None:
+    """Refuse fractions outside [0, 1)."""
+    if isinstance(drop_max, bool) or not isinstance(drop_max, int | float) or not 0 <= drop_max < 1:
+        raise InputError(f"rho_max is {drop_max!r}; it must be a number in [0, 1), for example 0.2")

@@ -1,0 +1,247 @@
+"""A run in progress, and how it is put together from what a user handed over."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from stepe.data.samples import Samples, TensorSamples, as_samples, read_labels
+from stepe.engine.eager import AMP_TYPES, EagerEngine
+from stepe.engine.rate import ProgressRate, Rate, RateShape, TorchRate
+from stepe.errors import InputError
+from stepe.issues import flags
+from stepe.ledger import Ledger, Observation
+from stepe.methods import Method, Task
+from stepe.metrics import Truth, auroc, detection
+
+Row = dict[str, Any]
+"""one line of the history"""
+
+
+@dataclass
+class Training:
+    """A run in progress: everything a checkpoint holds."""
+
+    engine: EagerEngine
+    method: Method
+    ledger: Ledger
+    config: dict[str, Any]
+    """what a resumed run must share with the run it continues"""
+    history: list[Row] = field(default_factory=list)
+    epoch: int = 0
+    """next epoch to run"""
+
+    @property
+    def model(self) -> nn.Module:
+        """The model in training."""
+        return self.engine.model
+
+    @property
+    def task(self) -> Task:
+        """What is trained on."""
+        return self.engine.task
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run."""
+
+    training: Training
+    summary: dict[str, Any]
+    held_out: Observation | None = None
+    """what the final model says about the test samples"""
+
+    @property
+    def model(self) -> nn.Module:
+        """The trained model."""
+        return self.training.model
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is known about every sample."""
+        return self.training.ledger
+
+    @property
+    def history(self) -> list[Row]:
+        """One row an epoch."""
+        return self.training.history
+
+
+class Observer(Protocol):
+    """Something that follows a run: a run folder, a progress display."""
+
+    def run_started(self, training: Training) -> None:
+        """Everything is in place; a run folder restores the last checkpoint here."""
+
+    def epoch_ended(self, training: Training, row: Row) -> None:
+        """An epoch is over and in the history."""
+
+    def run_ended(self, result: Result) -> None:
+        """The last probe is done."""
+
+
+def summarise(training: Training, truth: Truth | None) -> dict[str, Any]:
+    """The run in a few numbers. The last epoch counts; the best test accuracy stands beside it, named as such."""
+    history, ledger = training.history, training.ledger
+    dropped, flagged = ledger["dropped"], flags(ledger)
+    seconds = sum(row["seconds"] for row in history)
+    summary: dict[str, Any] = {
+        "method": training.method.name,
+        "epochs": training.task.epochs,
+        "samples": ledger.n,
+        "dropped": int(dropped.sum()),
+        "flagged": int(flagged.sum()),
+        "seconds": seconds,
+        "seconds_per_epoch": seconds / len(history),
+    }
+    if "test_accuracy" in history[-1]:
+        summary["test_accuracy"] = history[-1]["test_accuracy"]
+        summary["best_test_accuracy"] = max(row["test_accuracy"] for row in history)
+    if truth is not None:
+        summary["noise"] = {
+            "noisy": int(truth.noisy.sum()),
+            "auroc": auroc(ledger["loss"], truth.noisy),
+            "dropped": asdict(detection(dropped, truth.noisy)),
+            "flagged": asdict(detection(flagged, truth.noisy)),
+        }
+    return summary
+
+
+def find_device(device: str | torch.device) -> torch.device:
+    """The device by name; ``auto`` takes CUDA, then MPS, then the CPU."""
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda", torch.cuda.current_device())
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+        torch.zeros(1, device=found)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise InputError(
+            f"device {str(device)!r} is not there; use one that is (cpu always is), or leave it to 'auto'"
+        ) from error
+    return torch.device("cuda", torch.cuda.current_device()) if str(found) == "cuda" else found
+
+
+def place(samples: Samples, device: torch.device) -> Samples:
+    """Tensors move to the device once; data sets move batch by batch."""
+    return samples.to(device) if isinstance(samples, TensorSamples) else samples
+
+
+def held_out_samples(test: Any, device: torch.device) -> tuple[Samples, Tensor] | None:
+    """Test data and its labels."""
+    if test is None:
+        return None
+    data, labels = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
+    samples = place(as_samples(data, None, None), device)
+    labels = torch.as_tensor(read_labels(data) if labels is None else labels)
+    if len(labels) != len(samples) or len(samples) == 0:
+        raise InputError(f"the test data has {len(samples)} samples and {len(labels)} labels; give one label a sample")
+    return samples, labels.to(torch.int64).cpu()
+
+
+def check_groups(groups: Any, n: int) -> Tensor:
+    """Groups as integers, one per sample."""
+    groups = torch.as_tensor(groups)
+    if groups.shape != (n,) or groups.is_floating_point():
+        raise InputError(f"groups have shape {tuple(groups.shape)} and type {groups.dtype}; give one integer a sample")
+    return groups.to(torch.int64)
+
+
+def check_batch_size(batch_size: int, n: int) -> int:
+    """A batch larger than the data is the data."""
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise InputError(f"the batch size is {batch_size!r}; it must be a whole number, at least 1")
+    return min(batch_size, n)
+
+
+def make_optimizer(optimizer: Any, model: nn.Module, learning_rate: float | None, weight_decay: float) -> Optimizer:
+    """The user's optimizer, or the paper's: SGD with Nesterov momentum 0.9."""
+    if optimizer is None:
+        rate = 0.1 if learning_rate is None else learning_rate
+        return SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=weight_decay, nesterov=True)
+    if learning_rate is not None:
+        raise InputError("give the learning rate to your own optimizer, not to fit()")
+    made = optimizer if isinstance(optimizer, Optimizer) else optimizer(model.parameters())
+    if not isinstance(made, Optimizer):
+        raise InputError(f"optimizer gave a {type(made).__name__}; it must be, or return, a torch optimizer")
+    return made
+
+
+def make_rate(
+    shape: RateShape,
+    scheduler: LRScheduler | Callable[[Optimizer], LRScheduler] | None,
+    interval: Literal["epoch", "step"],
+    optimizer: Optimizer,
+    *,
+    epochs: int,
+    full_steps: int,
+) -> Rate:
+    """What sets the learning rate: a function of progress, or a torch scheduler kept in pace with it."""
+    if interval not in ("epoch", "step"):
+        raise InputError(f"scheduler_interval is {interval!r}; choose 'epoch' or 'step'")
+    if scheduler is None:
+        return ProgressRate(optimizer, shape)
+    made = scheduler if isinstance(scheduler, LRScheduler) else scheduler(optimizer)
+    if not isinstance(made, LRScheduler):
+        raise InputError(f"scheduler gave a {type(made).__name__}; it must be, or return, a torch scheduler")
+    return TorchRate(made, interval, epochs, full_steps)
+
+
+def check_amp(amp: str | None) -> None:
+    """Refuse unknown precisions."""
+    if amp not in (None, *AMP_TYPES):
+        raise InputError(f"amp is {amp!r}; choose one of {', '.join(AMP_TYPES)}, or None for full precision")
+
+
+@contextmanager
+def determinism(wanted: bool) -> Iterator[None]:
+    """Deterministic CUDA kernels while a run lasts; the CPU is deterministic anyway at a fixed number of threads."""
+    before, benchmark = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    if wanted:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.backends.cudnn.benchmark = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+        torch.backends.cudnn.benchmark = benchmark
+
+
+def describe(method: Method, task: Task, engine: EagerEngine, amp: str | None, deterministic: bool) -> dict[str, Any]:
+    """What a resumed run must share with the run it continues."""
+    shapes = {name: list(value.shape) for name, value in engine.model.state_dict().items()}
+    options: Row = {f.name: getattr(method, f.name) for f in fields(method)} if is_dataclass(method) else {}
+    settings = {key: value for key, value in engine.optimizer.defaults.items() if _is_plain(value)}
+    return {
+        "method": method.name,
+        "options": {name: value if _is_plain(value) else str(value) for name, value in options.items()},
+        "epochs": task.epochs,
+        "seed": task.seed,
+        "batch_size": engine.batch_size,
+        "probe_batch_size": engine.probe_batch_size,
+        "noise_rate": task.noise_rate,
+        "optimizer": {"name": type(engine.optimizer).__name__, **settings},
+        "amp": amp,
+        "deterministic": deterministic,
+        "device": engine.device.type,
+        "samples": task.n,
+        "classes": task.classes,
+        "labels": _digest(task.labels.numpy().tobytes()),
+        "model": f"{type(engine.model).__name__} {_digest(json.dumps(shapes).encode())}",
+    }
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
