@@ -131,10 +131,7 @@ def _table(
 
 
 def _reason(flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float) -> str:
-    if flagged and suggested:
-        return f"dropped in {dropped_share:.0%} of the epochs after the warm-up; the model says {suggested} ({confidence:.0%})"
+    often = f"dropped in {dropped_share:.0%} of the epochs after the warm-up"
     if flagged:
-        return f"among the highest losses; dropped in {dropped_share:.0%} of the epochs after the warm-up"
-    if dropped:
-        return "dropped for a high loss, but the model agrees with the label"
-    return ""
+        return f"{often}; the model says {suggested} ({confidence:.0%})" if suggested else f"{often} for a high loss"
+    return "dropped for a high loss, but the model agrees with the label" if dropped else ""

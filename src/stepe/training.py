@@ -141,18 +141,18 @@ def held_out_samples(test: Any, device: torch.device) -> tuple[Samples, Tensor] 
         return None
     data, labels = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
     samples = place(as_samples(data, None, None), device)
-    labels = torch.as_tensor(read_labels(data) if labels is None else labels)
-    if len(labels) != len(samples) or len(samples) == 0:
-        raise InputError(f"the test data has {len(samples)} samples and {len(labels)} labels; give one label a sample")
-    return samples, labels.to(torch.int64).cpu()
+    found: Tensor = torch.as_tensor(read_labels(data) if labels is None else labels)
+    if len(found) != len(samples) or len(samples) == 0:
+        raise InputError(f"the test data has {len(samples)} samples and {len(found)} labels; give one label a sample")
+    return samples, found.to(torch.int64).cpu()
 
 
 def check_groups(groups: Any, n: int) -> Tensor:
     """Groups as integers, one per sample."""
-    groups = torch.as_tensor(groups)
-    if groups.shape != (n,) or groups.is_floating_point():
-        raise InputError(f"groups have shape {tuple(groups.shape)} and type {groups.dtype}; give one integer a sample")
-    return groups.to(torch.int64)
+    found: Tensor = torch.as_tensor(groups)
+    if found.shape != (n,) or found.is_floating_point():
+        raise InputError(f"groups have shape {tuple(found.shape)} and type {found.dtype}; give one integer a sample")
+    return found.to(torch.int64)
 
 
 def check_batch_size(batch_size: int, n: int) -> int:

@@ -156,7 +156,7 @@ def as_samples(data: Any, augment: Augment | None, plain_view: Any, **loader_opt
 
 
 def read_labels(dataset: Any) -> Tensor:
-    """The labels of a dataset: its ``tensors``, ``targets`` or ``labels``, or else what it returns, sample by sample."""
+    """The labels of a dataset: its ``tensors``, ``targets`` or ``labels``, or else what it returns, one by one."""
     if isinstance(dataset, TensorDataset) and len(dataset.tensors) > 1:
         return dataset.tensors[1]
     for name in ("targets", "labels"):

@@ -1,0 +1,84 @@
+"""Checkpoints: a folder an epoch, whole or not there, checked against its own digests before it is used.
+
+``model.safetensors``, ``ledger.npz``, ``state.pt`` (optimizer, rate and method, read back with ``weights_only``),
+``state.json`` (the epoch and the history so far) and ``manifest.json`` with the SHA-256 of each.
+Random states are not among it: draws are functions of their names, not of earlier draws.
+"""
+
+import hashlib
+import json
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+
+from stepe.errors import RunError
+from stepe.files import replacing_folder, sweep
+from stepe.training import Training
+
+KEPT = 2
+MANIFEST = "manifest.json"
+
+
+def save(folder: Path, training: Training) -> None:
+    """Write the checkpoint of ``training.epoch`` and let go of all but the last two."""
+    folder.mkdir(exist_ok=True)
+    with replacing_folder(folder / f"epoch-{training.epoch:05d}") as new:
+        safetensors.torch.save_model(training.model, str(new / "model.safetensors"))
+        np.savez(new / "ledger.npz", **{name: col.cpu().numpy() for name, col in training.ledger.state_dict().items()})  # type: ignore[arg-type]
+        torch.save({"engine": training.engine.state_dict(), "method": training.method.state_dict()}, new / "state.pt")
+        state = {"epoch": training.epoch, "history": training.history}
+        (new / "state.json").write_text(json.dumps(state), encoding="utf-8")
+        digests = {file.name: _digest(file) for file in sorted(new.iterdir())}
+        (new / MANIFEST).write_text(json.dumps(digests, indent=1), encoding="utf-8")
+    for old in _saved(folder)[:-KEPT]:
+        shutil.rmtree(old)
+
+
+def restore(folder: Path, training: Training) -> bool:
+    """Take up the newest whole checkpoint; ``False`` if none was ever written."""
+    saved = _saved(folder)
+    for path in reversed(saved):
+        if (problem := _damage(path)) is None:
+            _load(path, training)
+            return True
+        warnings.warn(f"checkpoint {path} is damaged ({problem}); going back to the one before", stacklevel=2)
+    if saved:
+        raise RunError(f"every checkpoint in {folder} is damaged; start the run again in a new folder")
+    return False
+
+
+def _load(path: Path, training: Training) -> None:
+    safetensors.torch.load_model(training.model, str(path / "model.safetensors"))
+    with np.load(path / "ledger.npz", allow_pickle=False) as arrays:
+        training.ledger.load_state_dict({name: torch.from_numpy(arrays[name]) for name in arrays.files})
+    state: dict[str, Any] = torch.load(path / "state.pt", weights_only=True, map_location="cpu")
+    training.engine.load_state_dict(state["engine"])
+    training.method.load_state_dict(state["method"])
+    progress = json.loads((path / "state.json").read_text(encoding="utf-8"))
+    training.epoch, training.history = progress["epoch"], progress["history"]
+
+
+def _saved(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    sweep(folder)
+    return sorted(folder.glob("epoch-*"))
+
+
+def _damage(path: Path) -> str | None:
+    """What is wrong with a checkpoint, if anything."""
+    try:
+        digests = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        return next((f"{name} has changed" for name, digest in digests.items() if _digest(path / name) != digest), None)
+    except (OSError, ValueError, AttributeError) as error:
+        return str(error) or type(error).__name__
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -1,0 +1,76 @@
+"""What a number was measured with: versions, device, threads, commit, command line, seed."""
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import stepe
+
+PACKAGES = ("torch", "numpy", "scikit-learn", "pandas", "safetensors")
+
+
+def describe_environment(seed: int | None = None, device: str = "cpu") -> dict[str, Any]:
+    """Everything needed to tell two measurements apart, as JSON values."""
+    return {
+        "stepe": stepe.__version__,
+        "commit": commit(),
+        "python": platform.python_version(),
+        **{name.replace("-", "_"): _version(name) for name in PACKAGES},
+        "platform": platform.platform(),
+        "device": device,
+        "device_name": device_name(device),
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "seed": seed,
+        "command": command_line(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def device_name(device: str) -> str:
+    """The model of a GPU, or the kind of processor."""
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(torch.device(device))
+    return platform.processor() or platform.machine()
+
+
+def command_line() -> str:
+    """The command as it was typed, without the path of the program."""
+    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
+    program = "stepe" if program in ("stepe", "__main__.py") else program
+    return shlex.join([program, *sys.argv[1:]])
+
+
+def commit() -> str | None:
+    """The source tree's commit; ``STEPE_COMMIT`` where there is no repository; ``None`` for an installed package."""
+    if given := os.environ.get("STEPE_COMMIT"):
+        return given
+    root = Path(stepe.__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        asked = subprocess.run(
+            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return asked.stdout.strip()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

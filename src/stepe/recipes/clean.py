@@ -1,0 +1,227 @@
+"""``stepe clean``: from labels that cannot be trusted to a run folder with a model, ranked issues and a report."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from stepe.data.noise import Noise
+from stepe.data.source import Source, from_arrays, open_source
+from stepe.errors import InputError, RunError
+from stepe.fit import fit
+from stepe.methods import METHODS, method_class
+from stepe.models.mlp import MLP
+from stepe.randomness import Stream, seeded
+from stepe.run import About, Run, RunFolder, new_run_path, read_config
+from stepe.training import Observer, find_device
+
+DEFAULT_NOISE = "symmetric:0.4"
+SIDE_BY_SIDE = ("plain", "step-e", "oracle")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A network and how it is trained, chosen on a hold-out: see ``benchmarks/digits.py``."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    dropout: float = 0.0
+    learning_rate: float = 0.05
+    batch_size: int = 128
+    weight_decay: float = 5e-4
+    epochs: int = 60
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for; kept in ``config.json``, and all that is needed to resume."""
+
+    data: str | None
+    """``None``: arrays, which only their owner can bring again"""
+    methods: tuple[str, ...]
+    """the first is the run; the others are trained for comparison"""
+    noise: str | None
+    epochs: int
+    warmup: int | None
+    rho_max: float | None
+    noise_rate: float | None
+    min_keep: float
+    seed: int
+    device: str
+
+    def options(self, method: str) -> dict[str, Any]:
+        """The options a method understands."""
+        wanted = {"rho_max": self.rho_max, "warmup": self.warmup, "min_keep": self.min_keep}
+        return {name: value for name, value in wanted.items() if name in method_class(method).options()}
+
+
+Follow = Callable[[str, int, int], Observer]
+"""(method, its position, how many there are) -> something that shows the progress"""
+
+
+def clean(
+    data: str | Path | tuple[npt.ArrayLike, npt.ArrayLike],
+    *,
+    method: str | Sequence[str] = "step-e",
+    noise: str | None = None,
+    epochs: int | None = None,
+    warmup: int | None = None,
+    rho_max: float | None = None,
+    noise_rate: float | None = None,
+    min_keep: float = 0.0,
+    seed: int = 0,
+    out: str | Path | None = None,
+    device: str = "auto",
+    compare: bool | None = None,
+    say: Callable[[str], None] = lambda message: None,
+    follow: Follow | None = None,
+) -> Run:
+    """Train on labels that cannot be trusted; find those that are probably wrong.
+
+    Args:
+        data: ``"digits"``, the path of an ``.npz`` file, or a pair (features, labels).
+        method: one method, several (the first is the run, the others are compared with it), or ``"all"``.
+        noise: noise to plant for an experiment, as in ``"symmetric:0.4"``, or ``"none"``. Bundled data is clean, so
+            it gets 40% symmetric noise unless told otherwise; people's own data is left as it is.
+        epochs: length of the run.
+        warmup: epochs before anything is dropped; by default a sixth.
+        rho_max: largest share ever dropped; follows from the noise rate where that is known.
+        noise_rate: known share of wrong labels.
+        min_keep: share of every class that is never dropped.
+        seed: everything random follows from it.
+        out: the run folder; by default ``runs/<data>-<n>``.
+        compare: whether plain training and, where clean labels are known, the oracle are trained too.
+        say: is told what a person should know.
+        follow: makes an observer that shows the progress of a run.
+
+    Returns:
+        The finished run; its folder holds everything.
+    """
+    find_device(device)
+    source = from_arrays(*data) if isinstance(data, tuple) else open_source(str(data), say)
+    if noise is None and source.bundled:
+        noise = DEFAULT_NOISE
+    source = _prepare(source, noise, seed)
+    request = Request(
+        data=None if isinstance(data, tuple) else (str(data) if source.bundled else str(Path(data).resolve())),
+        methods=_choose_methods(method, source, compare),
+        noise=noise,
+        epochs=preset_for(source).epochs if epochs is None else epochs,
+        warmup=warmup,
+        rho_max=rho_max,
+        noise_rate=noise_rate,
+        min_keep=min_keep,
+        seed=seed,
+        device=device,
+    )
+    _check_options(request, rho_max=rho_max, warmup=warmup, min_keep=min_keep or None)
+    if out is None:
+        out = new_run_path(source.name)
+    return _carry_out(request, source, Path(out), resume=False, follow=follow)
+
+
+def resume(
+    path: str | Path, *, say: Callable[[str], None] = lambda message: None, follow: Follow | None = None, **changed: Any
+) -> Run:
+    """Continue an interrupted run, to the same result as if it had never been interrupted.
+
+    ``changed`` are arguments the caller insists on; one that differs from the run's own is an error.
+    """
+    path = Path(path)
+    saved = read_config(path)["request"]
+    if not saved or saved.get("data") is None:
+        raise RunError(f"{path} was made from arrays or by fit(); resume it there, with the same data")
+    request = Request(**{**saved, "methods": tuple(saved["methods"])})
+    different = [f"{key} was {saved[key]!r}, not {value!r}" for key, value in changed.items() if saved[key] != value]
+    if different:
+        raise RunError(
+            f"{path} was started with another configuration: {'; '.join(different)}. "
+            "Resume it as it was, or start a new run in another folder"
+        )
+    source = _prepare(open_source(saved["data"], say), request.noise, request.seed)
+    return _carry_out(request, source, path, resume=True, follow=follow)
+
+
+def preset_for(source: Source) -> Preset:
+    """The network and its rate for a kind of data."""
+    return Preset()
+
+
+def _prepare(source: Source, noise: str | None, seed: int) -> Source:
+    return source if noise is None else source.planted(Noise.parse(noise), seed)
+
+
+def _choose_methods(method: str | Sequence[str], source: Source, compare: bool | None) -> tuple[str, ...]:
+    asked = method.split(",") if isinstance(method, str) else list(method)
+    names = list(METHODS) if asked == ["all"] else [name.strip() for name in asked]
+    has_clean_labels = source.clean_labels is not None
+    if asked == ["all"] and not has_clean_labels:
+        names = [name for name in names if method_class(name).trains_on == "given"]
+    for name in names:
+        if method_class(name).trains_on == "clean" and not has_clean_labels:
+            raise InputError(f"method {name!r} trains on clean labels, which {source.name} does not have")
+    if compare or (compare is None and source.bundled):
+        names += [name for name in SIDE_BY_SIDE if has_clean_labels or method_class(name).trains_on == "given"]
+    return tuple(dict.fromkeys(names))
+
+
+def _check_options(request: Request, **given: Any) -> None:
+    """An option that the main method would silently ignore is a mistake."""
+    main = request.methods[0]
+    ignored = [name for name, value in given.items() if value is not None and name not in request.options(main)]
+    if ignored and len(request.methods) == 1:
+        raise InputError(f"method {main!r} has no {' or '.join(ignored)}; leave it out, or choose another method")
+
+
+def _carry_out(request: Request, source: Source, out: Path, *, resume: bool, follow: Follow | None) -> Run:
+    for position, method in enumerate(request.methods):
+        path = out if position == 0 else out / "compare" / method
+        if resume and (path / "summary.json").exists():
+            continue
+        observers = () if follow is None else (follow(method, position, len(request.methods)),)
+        _train(request, source, method, path, resume=resume, observers=observers)
+    run = Run(out)
+    run.report()
+    return run
+
+
+def _train(
+    request: Request, source: Source, method: str, path: Path, *, resume: bool, observers: tuple[Observer, ...]
+) -> None:
+    preset = preset_for(source)
+    x, labels = source.x, source.labels
+    if method_class(method).trains_on == "clean":
+        assert source.clean_x is not None
+        assert source.clean_labels is not None
+        x, labels = source.clean_x, source.clean_labels
+    with seeded(Stream.named(request.seed, "init")):
+        model = MLP(x[0].numel(), source.classes, preset.hidden, preset.dropout)
+    about = About(
+        request=json.loads(json.dumps(asdict(request))) if path.parent.name != "compare" else {},
+        class_names=source.class_names,
+        names=source.names,
+        held_out_names=source.test_names,
+        held_out_labels=source.test_labels,
+        pictures=None if source.image_shape is None else source.pictures,
+    )
+    fit(
+        model,
+        x,
+        labels,
+        method=method,
+        epochs=request.epochs,
+        noise_rate=source.noise_rate if request.noise_rate is None else request.noise_rate,
+        test=(source.test_x, source.test_labels),
+        truth=source.truth,
+        batch_size=preset.batch_size,
+        learning_rate=preset.learning_rate,
+        weight_decay=preset.weight_decay,
+        device=request.device,
+        seed=request.seed,
+        run=RunFolder(path, about),
+        resume=resume,
+        observers=observers,
+        **request.options(method),
+    )

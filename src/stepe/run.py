@@ -1,0 +1,301 @@
+"""The run folder: what a run leaves on disk, written so that a kill at any moment loses at most one epoch.
+
+``config.json``, ``history.jsonl`` (a line an epoch), ``checkpoint/``, ``trace.bin``, and at the end
+``samples.parquet`` (every row), ``issues.csv`` (the flagged ones, ranked), ``model.safetensors`` and ``summary.json``,
+whose presence says that the run is finished. ``report.html`` is made from these.
+"""
+
+import json
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from stepe import checkpoint
+from stepe.environment import describe_environment
+from stepe.errors import InputError, RunError
+from stepe.files import replacing, reporting, sweep, write_text
+from stepe.issues import Names, held_out_table, training_table
+from stepe.trace import Trace
+from stepe.training import Result, Row, Training
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = 1
+RUNS = Path("runs")
+PICTURED = 1000
+"""so many suspects have their picture stored beside the run, so that the report needs nothing else"""
+
+
+@dataclass(frozen=True)
+class About:
+    """What a run folder records beyond the training itself."""
+
+    request: dict[str, Any] = field(default_factory=dict)
+    """the arguments that made the run, from which it is resumed"""
+    class_names: list[str] | None = None
+    names: Names | None = None
+    held_out_names: Names | None = None
+    held_out_labels: Tensor | None = None
+    pictures: Callable[[Tensor], npt.NDArray[np.uint8]] | None = None
+    """sample indices -> their pictures (k x height x width, or with channels last), if they have any"""
+
+
+class RunFolder:
+    """Writes a run as it goes (an observer of ``fit``)."""
+
+    def __init__(self, path: str | Path, about: About | None = None):
+        self.path = Path(path)
+        self.about = about or About()
+        self._resume, self._checkpoint_every = False, 1
+
+    def prepare(self, *, resume: bool, checkpoint_every: int) -> None:
+        """Refuse a folder that cannot be used, before any work is done."""
+        if checkpoint_every < 1:
+            raise InputError(f"checkpoint_every is {checkpoint_every!r}; it must be at least 1")
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"{self.path} is a file; choose another folder for the run")
+        occupied = self.path.is_dir() and any(self.path.iterdir())
+        if occupied and not resume:
+            raise InputError(f"{self.path} is not empty; choose another folder, or resume the run that is in it")
+        self._resume = resume and occupied
+        if self._resume and not (self.path / "config.json").exists():
+            raise RunError(f"{self.path} holds no run (no config.json); nothing to resume")
+        self._checkpoint_every = checkpoint_every
+
+    def run_started(self, training: Training) -> None:
+        """Start a new folder, or take up the last checkpoint of the one that is there."""
+        self._trace = Trace(self.path / "trace.bin", training.ledger.n)
+        if not self._resume or not self._take_up(training):
+            self._begin(training)
+        self._trace.truncate(training.epoch)
+        self._rewrite_history(training.history)
+
+    def _begin(self, training: Training) -> None:
+        with reporting(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        if not self._resume:
+            class_names = self.about.class_names or [str(label) for label in range(training.task.classes)]
+            config = {
+                "format": FORMAT,
+                "request": self.about.request,
+                "fit": training.config,
+                "class_names": class_names,
+                "environment": describe_environment(training.task.seed, str(training.engine.device)),
+            }
+            write_text(self.path / "config.json", json.dumps(config, indent=1, ensure_ascii=False))
+        checkpoint.save(self.path / "checkpoint", training)
+
+    def _take_up(self, training: Training) -> bool:
+        sweep(self.path)
+        saved = read_config(self.path)
+        _check_same(saved["fit"], training.config, self.path)
+        threads = saved["environment"]["threads"]
+        if threads != (now := describe_environment()["threads"]):
+            warnings.warn(f"it had {threads} threads, now there are {now}: results differ by rounding", stacklevel=2)
+        return checkpoint.restore(self.path / "checkpoint", training)
+
+    def _rewrite_history(self, history: list[Row]) -> None:
+        """The checkpoint knows which epochs count: a later or torn line is from an epoch that will run again."""
+        write_text(self.path / "history.jsonl", "".join(f"{_json_line(row)}\n" for row in history))
+
+    def epoch_ended(self, training: Training, row: Row) -> None:
+        """Add the epoch's line and, when it is due, a checkpoint."""
+        if self._trace.fits(training.task.epochs):
+            self._trace.append(training.ledger, probed=row["probed"])
+        path = self.path / "history.jsonl"
+        with reporting(path), path.open("a", encoding="utf-8") as file:
+            file.write(f"{_json_line(row)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if training.epoch % self._checkpoint_every == 0 or training.epoch == training.task.epochs:
+            checkpoint.save(self.path / "checkpoint", training)
+
+    def run_ended(self, result: Result) -> None:
+        """Write what the run found; the summary comes last and says that all is there."""
+        training = result.training
+        self._trace.truncate(training.task.epochs)
+        if self._trace.fits(training.task.epochs):
+            self._trace.append(training.ledger, probed=True)
+        with replacing(self.path / "model.safetensors") as temporary:
+            safetensors.torch.save_model(training.model, str(temporary))
+        samples = self._samples(result)
+        with replacing(self.path / "samples.parquet") as temporary:
+            samples.to_parquet(temporary, index=False)
+        with replacing(self.path / "issues.csv") as temporary:
+            samples[samples["flagged"]].sort_values("rank").to_csv(temporary, index=False)
+        if self.about.pictures is not None:
+            self._store_pictures(samples)
+        write_text(self.path / "summary.json", json.dumps(result.summary, indent=1))
+
+    def _store_pictures(self, samples: "pd.DataFrame") -> None:
+        assert self.about.pictures is not None
+        flagged = samples[samples["flagged"]].sort_values("rank")[:PICTURED]
+        index = torch.tensor(flagged.index.to_numpy(dtype=np.int64))
+        with replacing(self.path / "pictures.npz") as temporary:
+            np.savez_compressed(temporary, row=flagged["row"].to_numpy(), image=self.about.pictures(index))
+
+    def _samples(self, result: Result) -> "pd.DataFrame":
+        import pandas as pd
+
+        training, about = result.training, self.about
+        class_names = read_config(self.path)["class_names"]
+        names = about.names or Names.numbered(training.ledger.n)
+        after_warmup = training.task.epochs - getattr(training.method, "warmup_epochs", 0)
+        table = pd.DataFrame(training_table(training.ledger, training.task.labels, class_names, names, after_warmup))
+        if result.held_out is None or about.held_out_labels is None:
+            return table
+        held_out_names = about.held_out_names or Names.numbered(len(about.held_out_labels), "test")
+        held_out = held_out_table(result.held_out, about.held_out_labels, class_names, held_out_names)
+        held_out["rank"] += len(table)
+        return pd.concat([table, pd.DataFrame(held_out)], ignore_index=True)
+
+
+def _json_line(row: Row) -> str:
+    return json.dumps(row, allow_nan=False)
+
+
+def _check_same(saved: dict[str, Any], now: dict[str, Any], path: Path) -> None:
+    different = [
+        f"{key} was {saved.get(key)!r} and is now {now.get(key)!r}"
+        for key in sorted(saved.keys() | now.keys())
+        if saved.get(key) != now.get(key)
+    ]
+    if different:
+        raise RunError(
+            f"{path} was started with another configuration: {'; '.join(different)}. "
+            "Resume it as it was, or start a new run in another folder"
+        )
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The configuration of a run, or an error that says that there is none."""
+    try:
+        config: dict[str, Any] = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RunError(f"{path} is not a run folder (no config.json); runs are made by `stepe clean`") from error
+    except ValueError as error:
+        raise RunError(f"{path / 'config.json'} is damaged: {error}") from error
+    return config
+
+
+class Run:
+    """A run on disk: ``Run("runs/digits-1").issues``."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.config = read_config(self.path)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return (self.path / "summary.json").exists()
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return str(self.config["fit"]["method"])
+
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes, in the order of the model's outputs."""
+        return list(self.config["class_names"])
+
+    @cached_property
+    def history(self) -> list[Row]:
+        """One row an epoch; a line torn by a kill is left out."""
+        path = self.path / "history.jsonl"
+        rows = []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                break
+        return rows
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The run in a few numbers."""
+        self._need_finished()
+        summary: dict[str, Any] = json.loads((self.path / "summary.json").read_text(encoding="utf-8"))
+        return summary
+
+    @cached_property
+    def samples(self) -> "pd.DataFrame":
+        """Every sample, in the order of the source's splits."""
+        import pandas as pd
+
+        self._need_finished()
+        return pd.read_parquet(self.path / "samples.parquet")
+
+    @property
+    def issues(self) -> "pd.DataFrame":
+        """The flagged samples, most suspicious first."""
+        flagged = self.samples[self.samples["flagged"]]
+        return flagged.sort_values("rank").reset_index(drop=True)
+
+    @property
+    def others(self) -> "list[Run]":
+        """The runs this one was compared with."""
+        folder = self.path / "compare"
+        paths = sorted(folder.iterdir()) if folder.is_dir() else []
+        return [Run(path) for path in paths if (path / "summary.json").exists()]
+
+    @cached_property
+    def pictures(self) -> dict[int, npt.NDArray[np.uint8]]:
+        """Pictures of the top suspects, by row."""
+        path = self.path / "pictures.npz"
+        if not path.exists():
+            return {}
+        with np.load(path, allow_pickle=False) as stored:
+            return dict(zip(stored["row"].tolist(), stored["image"], strict=True))
+
+    def trace(self, index: int) -> list[Row]:
+        """One training sample's story: loss, prediction and whether it was dropped, an entry an epoch."""
+        entries = Trace(self.path / "trace.bin", self.config["fit"]["samples"]).sample(index)
+        return [
+            {
+                "epoch": epoch,
+                "loss": None if entry["loss"] != entry["loss"] else float(entry["loss"]),
+                "prediction": None if entry["prediction"] < 0 else self.class_names[entry["prediction"]],
+                "dropped": bool(entry["dropped"]),
+            }
+            for epoch, entry in enumerate(entries)
+        ]
+
+    def report(self) -> Path:
+        """Build ``report.html`` anew; returns its path."""
+        from stepe.report.html import write_report
+
+        return write_report(self)
+
+    def _need_finished(self) -> None:
+        if not self.finished:
+            raise RunError(f"{self.path} is not finished; continue it with `stepe clean --resume {self.path}`")
+
+
+def new_run_path(data: str, runs: Path = RUNS) -> Path:
+    """The next free ``runs/<data>-<n>``."""
+    taken = [int(tail) for path in runs.glob(f"{data}-*") if (tail := path.name.removeprefix(f"{data}-")).isdigit()]
+    return runs / f"{data}-{max(taken, default=0) + 1}"
+
+
+def latest_run(runs: Path = RUNS) -> Path:
+    """The run that was started last."""
+    found = [path.parent for path in runs.glob("*/config.json")]
+    if not found:
+        raise RunError(f"there is no run under {runs}/ yet; make one with `stepe clean digits`, or name a run folder")
+    return max(found, key=lambda path: (path / "config.json").stat().st_mtime)
