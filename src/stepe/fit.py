@@ -4,17 +4,15 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from stepe.data.samples import Augment, Samples, as_samples, check_labels, read_labels
+from stepe.data.samples import Augment, Samples, as_samples, check_labels, check_view, read_labels
 from stepe.engine.eager import EagerEngine, ModelForward
 from stepe.engine.rate import RateShape, cosine
 from stepe.errors import InputError, RunError
@@ -32,6 +30,7 @@ from stepe.training import (
     check_amp,
     check_batch_size,
     check_groups,
+    cross_entropy,
     describe,
     determinism,
     find_device,
@@ -112,25 +111,28 @@ def fit(
         data, labels = data[0], data[1] if labels is None else labels
     samples = place(as_samples(data, augment, plain_view, **(loader_options or {})), device)
     given = check_labels(read_labels(data) if labels is None else labels, len(samples))
-    held_out = held_out_samples(test, device)
+    held_out = held_out_samples(test, device, **(loader_options or {}))
     check_epochs(epochs, warmup=0)
     check_amp(amp)
     batch_size = check_batch_size(batch_size, len(samples))
+    probe_batch_size = check_batch_size(4 * batch_size if probe_batch_size is None else probe_batch_size, len(samples))
     if truth is not None and len(truth.noisy) != len(samples):
         raise InputError(f"the truth covers {len(truth.noisy)} samples, the data {len(samples)}")
 
+    classes = int(given.max()) + 1
     task = Task(
         labels=given,
-        classes=int(given.max()) + 1,
+        classes=classes,
         epochs=epochs,
         seed=seed,
-        criterion=criterion or partial(F.cross_entropy, reduction="none"),
+        criterion=criterion or cross_entropy(classes),
         noise_rate=noise_rate,
         groups=None if groups is None else check_groups(groups, len(samples)),
     )
     ledger = Ledger(len(samples))
     method = make_method(method, **method_options)
     method.start(task, ledger)
+    check_view(samples, method.view)
     made = make_optimizer(optimizer, model.to(device), learning_rate, weight_decay)
     full_steps = len(batch_sizes(len(samples), batch_size))
     engine = EagerEngine(
@@ -141,7 +143,7 @@ def fit(
         rate=make_rate(rate_shape, scheduler, scheduler_interval, made, epochs=epochs, full_steps=full_steps),
         device=device,
         batch_size=batch_size,
-        probe_batch_size=probe_batch_size or 4 * batch_size,
+        probe_batch_size=probe_batch_size,
         forward=forward,
         amp=amp,
     )
@@ -185,7 +187,7 @@ def _run(
         row: Row = {
             "epoch": epoch,
             "train_loss": train_loss,
-            "learning_rate": engine.optimizer.param_groups[0]["lr"],
+            "learning_rate": engine.learning_rate,
             "probed": probed,
             "drop_fraction": plan.drop_fraction,
             "kept": int(plan.kept.sum()),

@@ -77,7 +77,8 @@ def held_out_table(seen: Observation, labels: Tensor, class_names: list[str], na
 
 def _percentile_trust(loss: Tensor) -> Tensor:
     """Where no probability of the given label is known, the rank of the loss stands in for it."""
-    rank = torch.argsort(torch.argsort(torch.nan_to_num(loss, nan=torch.inf), stable=True), stable=True)
+    ranked = torch.where(torch.isfinite(loss), loss, torch.inf)
+    rank = torch.argsort(torch.argsort(ranked, stable=True), stable=True)
     return 1 - (rank + 1) / len(loss)
 
 
@@ -91,13 +92,17 @@ def _table(
     dropped_share: Tensor,
 ) -> dict[str, Any]:
     n = len(labels)
+    dropped, flagged, dropped_share = dropped.cpu(), flagged.cpu(), dropped_share.cpu()
     missing = torch.full((n,), float("nan"))
     given_probability = missing if seen.given_probability is None else seen.given_probability.cpu()
     suspicion = (1 - given_probability).double().numpy().round(6)
     margin = (missing if seen.margin is None else seen.margin.cpu()).double().numpy().round(4)
     confidence = (missing if seen.confidence is None else seen.confidence.cpu()).double().numpy().round(6)
     predicted = [-1] * n if seen.prediction is None else seen.prediction.tolist()
-    suggested = [class_names[p] if p >= 0 else "" for p in predicted]
+    # A most likely class without a probability comes from logits that are not finite: it suggests nothing.
+    if seen.confidence is not None:
+        predicted = [-1 if unknown else p for p, unknown in zip(predicted, np.isnan(confidence), strict=True)]
+    suggested = [_class_name(p, class_names) for p in predicted]
     given = [class_names[label] for label in labels.tolist()]
     order = np.lexsort((np.arange(n), -np.nan_to_num(suspicion, nan=2.0), ~flagged.numpy()))
     rank = np.empty(n, dtype=np.int64)
@@ -128,6 +133,13 @@ def _table(
         ],
         "status": ["open"] * n,
     }
+
+
+def _class_name(number: int, class_names: list[str]) -> str:
+    if number < 0:
+        return ""
+    # A model may have more outputs than the labels have classes.
+    return class_names[number] if number < len(class_names) else str(number)
 
 
 def _reason(flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float) -> str:

@@ -116,9 +116,11 @@ class Ledger:
                 "it was written by another version or method"
             )
         for name, values in state.items():
-            if values.shape != self.columns[name].shape:
+            column = self.columns[name]
+            if values.shape != column.shape or values.dtype != column.dtype:
                 raise RunError(
-                    f"the saved ledger's column {name!r} has shape {tuple(values.shape)}, "
-                    f"this run's {tuple(self.columns[name].shape)}: the data changed"
+                    f"the saved ledger's column {name!r} is {values.dtype} of shape {tuple(values.shape)}, "
+                    f"this run's {column.dtype} of shape {tuple(column.shape)}: the data or the method changed"
                 )
+        for name, values in state.items():
             self[name] = values

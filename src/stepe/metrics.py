@@ -7,7 +7,6 @@ method, probe, plan or engine ever sees it.
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from stepe.errors import InputError
@@ -45,7 +44,7 @@ def detection(suspected: Tensor, noisy: Tensor) -> Detection:
     >>> detection(torch.tensor([True, True, False]), torch.tensor([True, False, False]))
     Detection(precision=0.5, recall=1.0, f1=0.6666666666666666)
     """
-    suspected, noisy = suspected.cpu(), noisy.cpu()
+    suspected, noisy = suspected.bool().cpu(), noisy.bool().cpu()
     hits = int((suspected & noisy).sum())
     n_suspected, n_noisy = int(suspected.sum()), int(noisy.sum())
     return Detection(
@@ -63,8 +62,9 @@ def auroc(scores: Tensor, noisy: Tensor) -> float | None:
     >>> auroc(torch.tensor([0.1, 0.9, 0.5]), torch.tensor([False, True, False]))
     1.0
     """
-    values = torch.nan_to_num(scores.detach().double().cpu(), nan=torch.inf, neginf=torch.inf).numpy()
-    positive = noisy.cpu().numpy()
+    values = scores.detach().double().cpu().numpy()
+    values = np.where(np.isfinite(values), values, np.inf)
+    positive = noisy.bool().cpu().numpy()
     n_positive, n_negative = int(positive.sum()), int((~positive).sum())
     if not n_positive or not n_negative:
         return None

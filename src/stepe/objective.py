@@ -13,13 +13,15 @@ allowed number, those with the highest losses.
 import torch
 from torch import Tensor
 
+from stepe.schedule import check_drop_max
 from stepe.selection import Selection, keep_count, select
 
 
 def objective(losses: Tensor, kept: Tensor, keep_reward: float = 0.0) -> Tensor:
     """J for a loss vector and a gate gamma (a mask, or weights in [0, 1])."""
     gamma = kept.to(losses.dtype)
-    return (gamma * losses).mean() - keep_reward * gamma.mean()
+    # A dropped sample counts nothing, even where its loss is infinite (0 * inf is NaN).
+    return torch.where(gamma > 0, gamma * losses, 0).mean() - keep_reward * gamma.mean()
 
 
 def minimise_over_gates(losses: Tensor, drop_max: float, keep_reward: float = 0.0) -> Selection:
@@ -28,7 +30,9 @@ def minimise_over_gates(losses: Tensor, drop_max: float, keep_reward: float = 0.
     Each sample contributes ``loss - keep_reward`` if kept, so the optimum keeps every sample whose loss is below the
     reward, and beyond those only as many as the constraint demands, lowest first.
     """
+    check_drop_max(drop_max)
     n = len(losses)
-    worth_keeping = int(torch.count_nonzero(losses < keep_reward))
-    count = max(keep_count(n, drop_max), worth_keeping)
-    return select(losses, (n - count) / n)
+    worth_keeping = int(torch.count_nonzero(torch.isfinite(losses) & (losses < keep_reward)))
+    dropped = n - max(keep_count(n, drop_max), worth_keeping)
+    # Half a sample more, which the selection floors away: (dropped / n) * n may round below dropped.
+    return select(losses, (dropped + 0.5) / n if dropped else 0.0)

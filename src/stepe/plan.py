@@ -70,7 +70,8 @@ class Plan:
         shares = []
         for step, part in enumerate(torch.split(order, sizes) if sizes else ()):
             part_weight = None if weight is None else weight[part]
-            total = float(len(part)) if part_weight is None else float(part_weight.sum())
+            # A batch that weighs nothing has a loss of 0, not 0 / 0.
+            total = float(len(part)) if part_weight is None else float(part_weight.sum()) or 1.0
             mine = part[rank::world]
             mine_weight = None if part_weight is None else part_weight[rank::world]
             if len(mine) == 0:

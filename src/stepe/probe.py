@@ -51,9 +51,9 @@ def probe(
         for index, batch in batches:
             losses, logits, labels = judge(batch)
             index = index.to(device)
-            _check_losses(losses, len(index))
+            check_losses(losses, len(index))
             loss[index] = losses.detach().to(torch.float32)
-            seen[index] += 1
+            seen.index_put_((index,), torch.ones_like(index, dtype=torch.int32), accumulate=True)
             if logits is not None:
                 _write(columns, index, n, _read_logits(logits, labels, probabilities))
     if not bool((seen == 1).all()):
@@ -65,7 +65,8 @@ def probe(
     return Observation(loss, **columns)
 
 
-def _check_losses(losses: Tensor, expected: int) -> None:
+def check_losses(losses: Tensor, expected: int) -> None:
+    """Refuse losses that are not one number per sample: a reduced one would train on, silently, at the wrong rate."""
     if losses.shape != (expected,):
         raise InputError(
             f"a batch of {expected} samples gave losses of shape {tuple(losses.shape)}; one loss per sample is needed: "

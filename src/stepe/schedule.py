@@ -61,7 +61,8 @@ class Schedule:
         if epoch >= end:
             return self.drop_max
         progress = (epoch - self.warmup) / (end - self.warmup)
-        return self.drop_max * min(1.0, max(0.0, self.shape(progress)))
+        # In this order NaN comes through, and is refused.
+        return self.drop_max * min(max(self.shape(progress), 0.0), 1.0)
 
 
 def make_schedule(
@@ -75,6 +76,7 @@ def make_schedule(
     check_epochs(epochs, warmup)
     check_drop_max(drop_max)
     if isinstance(shape, Schedule):
+        _check_fractions(shape, epochs)
         return shape
     if shape == "auto":
         shape = "early" if epochs < SHORT_RUN and ramp_end is None else "linear"
@@ -89,13 +91,20 @@ def make_schedule(
             f"the ramp ends at epoch {ramp_end}; it must end between the warm-up ({warmup}) and the last ({epochs})"
         )
     schedule = Schedule(drop_max, epochs, warmup, shape, ramp_end)
+    _check_fractions(schedule, epochs)
+    return schedule
+
+
+def _check_fractions(schedule: Schedule, epochs: int) -> None:
     fractions = [schedule(epoch) for epoch in range(epochs)]
+    for epoch, fraction in enumerate(fractions):
+        if not 0 <= fraction < 1:
+            raise InputError(f"the schedule gives {fraction!r} at epoch {epoch}; a drop fraction lies in [0, 1)")
     for epoch, (before, after) in enumerate(itertools.pairwise(fractions)):
-        if not before <= after:
+        if before > after:
             raise InputError(
                 f"the schedule falls from {before:.4g} to {after:.4g} at epoch {epoch + 1}; it must never decrease"
             )
-    return schedule
 
 
 def default_warmup(epochs: int) -> int:

@@ -12,6 +12,7 @@ The cut is an order statistic, found by partition rather than a full sort, so ev
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,10 @@ from torch import Tensor
 
 from stepe.errors import InputError
 from stepe.schedule import check_drop_max
+
+SAMPLE = 10_000
+
+SAMPLE = 10_000
 
 
 @dataclass(frozen=True)
@@ -54,15 +59,8 @@ def select(scores: Tensor, drop_fraction: float, *, groups: Tensor | None = None
         moved = select(scores.cpu(), drop_fraction, groups=None if groups is None else groups.cpu(), min_keep=min_keep)
         return Selection(moved.kept.to(scores.device), moved.cut, moved.nonfinite, moved.shortfall)
     scores = scores.detach()
-    finite = torch.isfinite(scores)
-    n_finite = int(finite.sum())
-    count = min(keep_count(len(scores), drop_fraction), n_finite)
-    if count == n_finite:
-        kept, cut = finite.clone(), float(scores[finite].max()) if n_finite else -math.inf
-    elif count == 0:
-        kept, cut = torch.zeros_like(finite), -math.inf
-    else:
-        kept, cut = _keep_lowest(scores, finite, n_finite, count)
+    keep_lowest = _keep_lowest_on_cpu if scores.device.type == "cpu" else _keep_lowest
+    kept, cut, n_finite = keep_lowest(scores, drop_fraction)
     shortfall = 0
     if min_keep > 0:
         assert groups is not None
@@ -80,16 +78,18 @@ def soften(scores: Tensor, selection: Selection, temperature: float) -> Tensor:
     """
     if not temperature >= 0:
         raise InputError(f"the softness is {temperature!r}; it must be 0 (drop) or a positive number of loss units")
-    hard = selection.kept.to(torch.float32)
+    scores, hard = scores.detach(), selection.kept.to(torch.float32)
     finite = torch.isfinite(scores)
     dropped = finite & ~selection.kept
     if temperature == 0 or not bool(dropped.any()):
         return hard
     floor = selection.kept & (scores > selection.cut)
-    cut = (selection.cut + float(scores[dropped].min())) / 2 if selection.cut > -math.inf else -math.inf
-    weight = torch.sigmoid((cut - scores.to(torch.float32)) / temperature)
+    cut = (selection.cut + float(scores[dropped].min())) / 2
+    # Between neighbouring float32 scores only a double can lie (MPS has none).
+    distance = cut - scores.to(torch.float32 if scores.device.type == "mps" else torch.float64)
+    weight = torch.sigmoid(distance / temperature).to(torch.float32)
     # A tie across the cut has no side of its own: the hard rule decides it.
-    weight = torch.where((scores == cut) | floor, hard, weight)
+    weight = torch.where((distance == 0) | floor, hard, weight)
     return torch.where(finite, weight, torch.zeros_like(weight))
 
 
@@ -105,22 +105,31 @@ def _check(scores: Tensor, drop_fraction: float, groups: Tensor | None, min_keep
         raise InputError(f"there are {len(groups)} groups for {len(scores)} scores; give one per sample")
 
 
-def _keep_lowest(scores: Tensor, finite: Tensor, n_finite: int, count: int) -> tuple[Tensor, float]:
-    if scores.device.type == "cpu":
-        return _keep_lowest_on_cpu(scores, finite, n_finite, count)
-    ranked = scores if n_finite == len(scores) else torch.where(finite, scores, math.inf)
+def _keep_lowest(scores: Tensor, drop_fraction: float) -> tuple[Tensor, float, int]:
+    """The kept mask, the highest kept score, and how many scores are finite."""
+    finite = torch.isfinite(scores)
+    n_finite = int(finite.sum())
+    count = min(keep_count(len(scores), drop_fraction), n_finite)
+    if count == 0:
+        return torch.zeros_like(finite), -math.inf, n_finite
+    ranked = torch.where(finite, scores, math.inf)
     cut = torch.kthvalue(ranked, count).values
     kept = ranked < cut
     tied = torch.nonzero(ranked == cut).squeeze(1)
     kept[tied[: count - int(kept.sum())]] = True
-    return kept, float(cut)
+    return kept, float(cut), n_finite
 
 
-def _keep_lowest_on_cpu(scores: Tensor, finite: Tensor, n_finite: int, count: int) -> tuple[Tensor, float]:
-    """numpy's introselect moves values alone, several times faster than torch's kthvalue on CPU."""
-    values = (scores if scores.dtype != torch.bfloat16 else scores.float()).numpy()
-    ranked = values if n_finite == len(values) else np.where(finite.numpy(), values, np.inf)
-    cut = np.partition(ranked, count - 1)[count - 1]
+def _keep_lowest_on_cpu(scores: Tensor, drop_fraction: float) -> tuple[Tensor, float, int]:
+    """The same in numpy, whose passes over the scores are several times faster than torch's on CPU."""
+    values = (scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores).numpy()
+    finite = np.isfinite(values)
+    n_finite = int(np.count_nonzero(finite))
+    count = min(keep_count(len(values), drop_fraction), n_finite)
+    if count == 0:
+        return torch.zeros(len(values), dtype=torch.bool), -math.inf, n_finite
+    ranked = values if n_finite == len(values) else np.where(finite, values, np.inf)
+    cut = _value_at_rank(ranked, count - 1)
     kept = ranked < cut
     missing = count - int(np.count_nonzero(kept))
     tied = ranked == cut
@@ -128,7 +137,29 @@ def _keep_lowest_on_cpu(scores: Tensor, finite: Tensor, n_finite: int, count: in
         kept |= tied
     else:
         kept[np.flatnonzero(tied)[:missing]] = True
-    return torch.from_numpy(kept), float(cut)
+    return torch.from_numpy(kept), float(cut), n_finite
+
+
+def _value_at_rank(values: Any, rank: int) -> Any:
+    """``np.sort(values)[rank]`` in a few passes.
+
+    numpy's partition is slow on a long run of equal values. A sorted sample names two values around the answer,
+    counting says on which side of them it lies, and only what lies strictly between is partitioned.
+    """
+    if len(values) > 10 * SAMPLE:
+        sample = np.sort(values[:: len(values) // SAMPLE])
+        guess = rank * len(sample) // len(values)
+        # A twentieth of the sample is ten standard deviations of where the guess falls in data without a pattern.
+        low = sample[max(guess - SAMPLE // 20, 0)]
+        high = sample[min(guess + SAMPLE // 20, len(sample) - 1)]
+        for pivot in (low, high):
+            if np.count_nonzero(values < pivot) <= rank < np.count_nonzero(values <= pivot):
+                return pivot
+        between = (values > low) & (values < high)
+        before = np.count_nonzero(values <= low)
+        if before <= rank < before + np.count_nonzero(between):
+            values, rank = values[between], rank - before
+    return np.partition(values, rank)[rank]
 
 
 def _raise_to_floor(kept: Tensor, scores: Tensor, groups: Tensor, min_keep: float) -> Tensor:
@@ -137,13 +168,13 @@ def _raise_to_floor(kept: Tensor, scores: Tensor, groups: Tensor, min_keep: floa
     size = torch.bincount(member, minlength=len(names))
     have = torch.bincount(member[kept], minlength=len(names))
     floor = torch.ceil(size.double() * min_keep - 1e-9).long()
+    index = torch.nonzero((have < floor)[member] & torch.isfinite(scores)).squeeze(1)
+    # By group, then by score, then by index: a sample's place in its group is its distance to the group's first.
+    index = index[torch.argsort(scores[index], stable=True)]
+    index = index[torch.argsort(member[index], stable=True)]
+    group = member[index]
+    count = torch.bincount(group, minlength=len(names))
+    place = torch.arange(len(index), device=index.device) - (count.cumsum(0) - count)[group]
     kept = kept.clone()
-    by_group = torch.argsort(member, stable=True)
-    end = size.cumsum(0)
-    for group in torch.nonzero(have < floor).flatten().tolist():
-        index = by_group[end[group] - size[group] : end[group]]
-        finite = torch.isfinite(scores[index])
-        wanted = min(int(floor[group]), int(finite.sum()))
-        ranked = torch.where(finite, scores[index], math.inf)
-        kept[index[torch.argsort(ranked, stable=True)[:wanted]]] = True
+    kept[index[place < floor[group]]] = True
     return kept

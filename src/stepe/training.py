@@ -8,17 +8,18 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from stepe.data.samples import Samples, TensorSamples, as_samples, read_labels
+from stepe.data.samples import Samples, TensorSamples, as_samples, as_tensor, integer_labels, read_labels
 from stepe.engine.eager import AMP_TYPES, EagerEngine
 from stepe.engine.rate import ProgressRate, Rate, RateShape, TorchRate
 from stepe.errors import InputError
 from stepe.issues import flags
 from stepe.ledger import Ledger, Observation
-from stepe.methods import Method, Task
+from stepe.methods import Criterion, Method, Task
 from stepe.metrics import Truth, auroc, detection
 
 Row = dict[str, Any]
@@ -135,21 +136,40 @@ def place(samples: Samples, device: torch.device) -> Samples:
     return samples.to(device) if isinstance(samples, TensorSamples) else samples
 
 
-def held_out_samples(test: Any, device: torch.device) -> tuple[Samples, Tensor] | None:
+def held_out_samples(test: Any, device: torch.device, **loader_options: Any) -> tuple[Samples, Tensor] | None:
     """Test data and its labels."""
     if test is None:
         return None
     data, labels = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
-    samples = place(as_samples(data, None, None), device)
-    found: Tensor = torch.as_tensor(read_labels(data) if labels is None else labels)
-    if len(found) != len(samples) or len(samples) == 0:
-        raise InputError(f"the test data has {len(samples)} samples and {len(found)} labels; give one label a sample")
-    return samples, found.to(torch.int64).cpu()
+    samples = place(as_samples(data, None, None, **loader_options), device)
+    if len(samples) == 0:
+        raise InputError("the test data is empty; leave test= out if there is none")
+    try:
+        return samples, integer_labels(read_labels(data) if labels is None else labels, len(samples))
+    except InputError as error:
+        raise InputError(f"in the test data, {error}") from error
+
+
+def cross_entropy(classes: int) -> Criterion:
+    """The default criterion; too few outputs would otherwise end as an assertion on the device."""
+
+    def criterion(outputs: Tensor, targets: Tensor) -> Tensor:
+        if outputs.ndim != 2 or outputs.shape[1] < classes:
+            raise InputError(
+                f"the model's outputs have shape {tuple(outputs.shape)} and the labels {classes} classes; "
+                "it must return one logit per class, or give criterion= for outputs of another kind"
+            )
+        return F.cross_entropy(outputs, targets, reduction="none")
+
+    return criterion
 
 
 def check_groups(groups: Any, n: int) -> Tensor:
     """Groups as integers, one per sample."""
-    found: Tensor = torch.as_tensor(groups)
+    try:
+        found = as_tensor(groups)
+    except (TypeError, ValueError) as error:
+        raise InputError("groups must be integers, one a sample; map names to numbers first") from error
     if found.shape != (n,) or found.is_floating_point():
         raise InputError(f"groups have shape {tuple(found.shape)} and type {found.dtype}; give one integer a sample")
     return found.to(torch.int64)
@@ -192,6 +212,10 @@ def make_rate(
     made = scheduler if isinstance(scheduler, LRScheduler) else scheduler(optimizer)
     if not isinstance(made, LRScheduler):
         raise InputError(f"scheduler gave a {type(made).__name__}; it must be, or return, a torch scheduler")
+    if isinstance(made, ReduceLROnPlateau):
+        raise InputError("ReduceLROnPlateau steps on a metric, and fit() has none to give it; use another one")
+    if made.optimizer is not optimizer:
+        raise InputError("the scheduler drives another optimizer; give fit() that one too, as optimizer=")
     return TorchRate(made, interval, epochs, full_steps)
 
 
@@ -205,13 +229,14 @@ def check_amp(amp: str | None) -> None:
 def determinism(wanted: bool) -> Iterator[None]:
     """Deterministic CUDA kernels while a run lasts; the CPU is deterministic anyway at a fixed number of threads."""
     before, benchmark = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     if wanted:
-        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.use_deterministic_algorithms(True, warn_only=warn_only or not before)
         torch.backends.cudnn.benchmark = False
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before)
+        torch.use_deterministic_algorithms(before, warn_only=warn_only)
         torch.backends.cudnn.benchmark = benchmark
 
 

@@ -8,6 +8,7 @@ random draws are a function of (seed, epoch, sample, purpose): workers and batch
 from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Any, Protocol, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, TensorDataset, get_worker_info
@@ -76,7 +77,12 @@ class DrawnDataset(Dataset[Any]):
             return dataset[index]
 
 
-class DrawSampler(Sampler[list[Draw]]):
+def draws(index: Tensor, stream: Stream, *, plain: bool = False) -> list[Draw]:
+    """The samples of a batch, each with the key of its random draws."""
+    return [(i, key, plain) for i, key in zip(index.tolist(), stream.bits(index).tolist(), strict=True)]
+
+
+class PartSampler(Sampler[list[Draw]]):
     """A batch sampler that carries out whatever parts were set last."""
 
     def __init__(self) -> None:
@@ -89,8 +95,7 @@ class DrawSampler(Sampler[list[Draw]]):
 
     def __iter__(self) -> Iterator[list[Draw]]:
         for part in self.parts:
-            keys = self.stream.bits(part).tolist()
-            yield [(index, key, self.plain) for index, key in zip(part.tolist(), keys, strict=True)]
+            yield draws(part, self.stream, plain=self.plain)
 
 
 class DatasetSamples:
@@ -98,13 +103,15 @@ class DatasetSamples:
 
     def __init__(self, dataset: Dataset[Any], plain: Dataset[Any] | None = None, **loader_options: Any):
         check_map_style(dataset)
+        if owned := sorted(_OWNED & loader_options.keys()):
+            raise InputError(f"leave the loader options {', '.join(owned)} out: batches follow the plan")
         if plain is not None and len(cast(Sized, plain)) != len(cast(Sized, dataset)):
             raise InputError(
                 f"the plain view has {len(cast(Sized, plain))} samples, the data set {len(cast(Sized, dataset))}; "
                 "it must hold the same samples in the same order"
             )
         self.dataset, self.plain = dataset, plain
-        self._sampler = DrawSampler()
+        self._sampler = PartSampler()
         if loader_options.get("num_workers", 0) > 0:
             loader_options.setdefault("persistent_workers", True)
         self._loader = DataLoader(
@@ -119,15 +126,19 @@ class DatasetSamples:
         return len(cast(Sized, self.dataset))
 
     def fetch(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Any]:
-        """Read through the loader; its workers live on between calls."""
+        """The inputs alone."""
+        for batch in self.fetch_batches(parts, stream, view):
+            yield batch[0] if isinstance(batch, list | tuple) else batch
+
+    def fetch_batches(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Any]:
+        """Whole batches as the data set and its collate function make them; the workers live on between calls."""
         if view == "plain" and self.plain is None:
             raise InputError(
                 "the plain view of a data set is not known, its transforms are its own; "
                 "give plain_view=, the same samples without augmentation, or probe with view='augmented'"
             )
         self._sampler.parts, self._sampler.stream, self._sampler.plain = parts, stream, view == "plain"
-        for batch in self._loader:
-            yield batch[0] if isinstance(batch, list | tuple) else batch
+        yield from self._loader
 
 
 def check_map_style(dataset: object) -> None:
@@ -145,7 +156,7 @@ def as_samples(data: Any, augment: Augment | None, plain_view: Any, **loader_opt
     """Whatever a user handed over, as samples."""
     if isinstance(data, TensorSamples | DatasetSamples):
         return data
-    if isinstance(data, TensorDataset):
+    if type(data) is TensorDataset:  # a subclass may do more than index its tensors
         data = data.tensors[0]
     if isinstance(data, Tensor):
         return TensorSamples(data, augment)
@@ -155,33 +166,48 @@ def as_samples(data: Any, augment: Augment | None, plain_view: Any, **loader_opt
     return DatasetSamples(data, plain_view, **loader_options)
 
 
-def read_labels(dataset: Any) -> Tensor:
+def read_labels(dataset: Any) -> Any:
     """The labels of a dataset: its ``tensors``, ``targets`` or ``labels``, or else what it returns, one by one."""
-    if isinstance(dataset, TensorDataset) and len(dataset.tensors) > 1:
+    if type(dataset) is TensorDataset and len(dataset.tensors) > 1:
         return dataset.tensors[1]
-    for name in ("targets", "labels"):
+    # torchvision's stored targets are the ones before target_transform.
+    stored = ("targets", "labels") if getattr(dataset, "target_transform", None) is None else ()
+    for name in stored:
         found = getattr(dataset, name, None)
-        if found is not None and not callable(found) and len(found) == len(dataset):
-            return torch.as_tensor(found)
+        if isinstance(found, Sized) and len(found) == len(dataset):
+            return found
     with seeded(Stream.named(0, "labels")):
-        return torch.tensor([_label_of(dataset[i], i) for i in range(len(dataset))])
+        return [_label_of(dataset[i], i) for i in range(len(dataset))]
 
 
-def _label_of(item: Any, index: int) -> int | float:
+def _label_of(item: Any, index: int) -> Any:
     if not isinstance(item, tuple | list) or len(item) < 2:
         raise InputError(
             f"sample {index} of the data set is a {type(item).__name__}, not (input, label); pass labels= separately"
         )
-    label = item[1]
-    return label.item() if isinstance(label, Tensor) else cast("int | float", label)
+    return item[1].tolist() if isinstance(item[1], Tensor) else item[1]
+
+
+def as_tensor(values: Any) -> Tensor:
+    """A tensor of anything array-like; copied, for torch shares no array that is read-only or reversed."""
+    return values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
 
 
 def check_labels(labels: Any, n: int) -> Tensor:
     """Labels as int64, or an error that says what is wrong with them."""
     if n == 0:
         raise InputError("the data set is empty; there is nothing to train on")
+    found = integer_labels(labels, n)
+    low = int(found.min())
+    if int(found.max()) == low:
+        raise InputError(f"all {n} labels are {low}; at least two classes are needed")
+    return found
+
+
+def integer_labels(labels: Any, n: int) -> Tensor:
+    """Labels as int64: one per sample, none negative."""
     try:
-        found: Tensor = torch.as_tensor(labels)
+        found = as_tensor(labels)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
             "labels must be integers 0..classes-1; map names to numbers first, "
@@ -194,10 +220,7 @@ def check_labels(labels: Any, n: int) -> Tensor:
     if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
         raise InputError(f"labels are {found.dtype}; they must be integers 0..classes-1 (convert them first)")
     found = found.to(torch.int64).cpu()
-    low = int(found.min())
-    if low < 0:
-        where = int(found.argmin())
-        raise InputError(f"label {low} of sample {where} is negative; labels must be 0..classes-1")
-    if int(found.max()) == low:
-        raise InputError(f"all {n} labels are {low}; at least two classes are needed")
+    where = int(found.argmin())
+    if found[where] < 0:
+        raise InputError(f"label {int(found[where])} of sample {where} is negative; labels must be 0..classes-1")
     return found

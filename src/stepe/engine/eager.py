@@ -42,6 +42,8 @@ class EagerEngine:
         self.model, self.samples, self.task = model, samples, task
         self.optimizer, self.rate, self.device = optimizer, rate, device
         self.batch_size, self.probe_batch_size = batch_size, probe_batch_size
+        self.learning_rate = float(optimizer.param_groups[0]["lr"])
+        """of the last step"""
         self._forward = forward or (lambda model, x: model(x))
         self._amp = None if amp is None else AMP_TYPES[amp]
         # Only float16 underflows; a scaler that is off passes everything through.
@@ -74,7 +76,9 @@ class EagerEngine:
         def judge(batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor | None, Tensor | None]:
             x, y = batch
             outputs = self.forward(x)
-            return self.task.criterion(outputs, y), outputs if outputs.ndim == 2 else None, y
+            # Fewer outputs than classes, for example one for a binary criterion, are no logits.
+            logits = outputs if outputs.ndim == 2 and outputs.shape[1] >= self.task.classes else None
+            return self.task.criterion(outputs, y), logits, y
 
         return probe(
             self.model,
@@ -93,6 +97,7 @@ class EagerEngine:
         stream = Stream.named(self.task.seed, "augment", plan.epoch)
         inputs = self.samples.fetch([share.index for share in shares], stream, "augmented")
         total = torch.zeros((), device=self.device)
+        seed_globals(stream, self.device)  # for what draws before the first step
         for share, x in zip(shares, inputs, strict=True):
             y = self.task.labels[share.index].to(self.device)
             batch = Batch(
@@ -107,6 +112,7 @@ class EagerEngine:
             seed_globals(Stream.named(self.task.seed, "model", plan.epoch, share.step), self.device)
             self.rate.before_step(share.progress)
             total += self.step(method, batch) * len(share.index)
+            self.learning_rate = float(self.optimizer.param_groups[0]["lr"])
             self.rate.after_step((plan.epoch + (share.step + 1) / len(shares)) / plan.epochs)
         return float(total) / sum(len(share.index) for share in shares)
 
@@ -138,8 +144,11 @@ def to_device(x: Any, device: torch.device) -> Any:
     """Tensors, and the tensors inside lists, tuples and dicts, on a device."""
     if isinstance(x, Tensor):
         return x.to(device, non_blocking=True)
+    if callable(getattr(x, "to", None)):  # packed sequences, tokenizers' encodings
+        return x.to(device)
     if isinstance(x, dict):
         return {key: to_device(value, device) for key, value in x.items()}
     if isinstance(x, list | tuple):
-        return type(x)(to_device(value, device) for value in x)
+        moved = [to_device(value, device) for value in x]
+        return type(x)(*moved) if hasattr(x, "_fields") else type(x)(moved)
     return x

@@ -11,13 +11,15 @@ checkpoints save. To add one: a file in this folder, and a line in the registry 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from stepe.errors import InputError
 from stepe.ledger import Ledger, Observation
 from stepe.plan import Plan
+from stepe.probe import check_losses
 from stepe.schedule import default_warmup
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
@@ -63,6 +65,7 @@ class Batch:
 
     def mean(self, losses: Tensor) -> Tensor:
         """Weighted mean of per-sample losses over the global batch."""
+        check_losses(losses, len(self.y))
         weighted = losses if self.weight is None else losses * self.weight
         return weighted.sum() / self.total_weight
 
@@ -87,6 +90,8 @@ class Method(ABC):
 
     def start(self, task: Task, ledger: Ledger) -> None:
         """Get to know the task: resolve options that depend on it, declare ledger columns."""
+        if self.view not in get_args(View):
+            raise InputError(f"view is {self.view!r}; choose 'augmented' or 'plain'")
         self.task = task
 
     @abstractmethod

@@ -34,6 +34,8 @@ class Truncation(Method):
         super().start(task, ledger)
         if self.threshold not in ("untrained", "first-epoch"):
             raise InputError(f"threshold is {self.threshold!r}; choose 'untrained' or 'first-epoch'")
+        if self.threshold == "first-epoch" and task.epochs == 1:
+            raise InputError("threshold='first-epoch' needs 2 epochs or more and this run has 1; use 'untrained'")
         self._drop_max = resolve_drop_max(self.rho_max, task.noise_rate)
         self._tau = torch.tensor(float("inf"))
 

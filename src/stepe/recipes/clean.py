@@ -9,7 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from stepe.data.noise import Noise
-from stepe.data.source import Source, from_arrays, open_source
+from stepe.data.source import BUNDLED_PREFIX, Source, from_arrays, open_source
 from stepe.errors import InputError, RunError
 from stepe.fit import fit
 from stepe.methods import METHODS, method_class
@@ -117,9 +117,8 @@ def clean(
         device=device,
     )
     _check_options(request, rho_max=rho_max, warmup=warmup, min_keep=min_keep or None)
-    if out is None:
-        out = new_run_path(source.name)
-    return _carry_out(request, source, Path(out), resume=False, follow=follow)
+    out = Path(out) if out is not None else default_out("arrays" if isinstance(data, tuple) else str(data))
+    return _carry_out(request, source, out, resume=False, follow=follow)
 
 
 def resume(
@@ -142,6 +141,11 @@ def resume(
         )
     source = _prepare(open_source(saved["data"], say), request.noise, request.seed)
     return _carry_out(request, source, path, resume=True, follow=follow)
+
+
+def default_out(data: str) -> Path:
+    """Where a run of this data goes if nobody says: ``runs/<data>-<n>``."""
+    return new_run_path(Path(data.removeprefix(BUNDLED_PREFIX)).stem)
 
 
 def preset_for(source: Source) -> Preset:

@@ -1,0 +1,289 @@
+"""The commands. Results go to standard output, progress and messages to standard error."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+import stepe
+from stepe.errors import InputError, StepeError
+from stepe.methods import METHODS
+
+app = typer.Typer(
+    name="stepe",
+    help="Train on labels you cannot trust, and get back the ones that are probably wrong.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+METHOD_NAMES = ", ".join(METHODS)
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, or [b]latest[/b].")]
+
+
+def main() -> NoReturn:
+    """Run a command; a mistake of the user's is one line and exit code 2, never a traceback."""
+    try:
+        app(standalone_mode=False)
+        code = 0
+    except typer.Exit as done:
+        code = done.exit_code
+    except StepeError as error:
+        code = _complain(str(error))
+    except typer.Abort:
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader of a pipe had enough
+        sys.stderr.close()
+        code = 0
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # click's own errors: unknown option, missing argument...
+            raise
+        code = _complain(error.format_message())
+    sys.exit(code)
+
+
+def _complain(message: str) -> int:
+    Console(stderr=True).print(f"[bold red]Error:[/] {_escape(message)}", soft_wrap=True, highlight=False)
+    return EXIT_BAD_INPUT
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"stepe {stepe.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def clean(
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATA",
+            help="[b]digits[/b] (bundled, with planted noise), or an .npz file with the arrays features and labels.",
+            show_default=False,
+        ),
+    ] = None,
+    method: Annotated[
+        str,
+        typer.Option(help=f"One of {METHOD_NAMES}; a comma list (the first is the run, the rest compared); or all."),
+    ] = "step-e",
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND:RATE",
+            help="Noise to plant, for experiments: symmetric, asymmetric, instance or outliers, as in symmetric:0.4; "
+            "or none. Bundled data gets symmetric:0.4 by default, your own is left as it is.",
+            show_default=False,
+        ),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Length of the run; 60 by default.", show_default=False)] = None,
+    warmup: Annotated[
+        int | None, typer.Option(help="Epochs before anything is dropped; by default a sixth.", show_default=False)
+    ] = None,
+    rho_max: Annotated[
+        float | None,
+        typer.Option(
+            help="Largest share of the samples ever dropped; by default min(0.5, rate + 0.05) where the rate is known.",
+            show_default=False,
+        ),
+    ] = None,
+    min_keep: Annotated[
+        float, typer.Option(help="Share of every class that is never dropped, to protect rare ones; 0 is off.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run; by default runs/DATA-N.", show_default=False)
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps, or auto: the best there is.")] = "auto",
+    compare: Annotated[
+        bool | None,
+        typer.Option(
+            "--compare/--no-compare",
+            help="Train plain and, where clean labels are known, oracle too; on for bundled data.",
+            show_default=False,
+        ),
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Continue an interrupted run.", show_default=False)
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the run folder and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, for scripts.")] = False,
+) -> None:
+    """Train on labels you cannot trust; find the wrong ones.
+
+    Writes a run folder with a model, every sample's verdict (samples.parquet), the suspects (issues.csv) and a
+    report (report.html).
+    """
+    from stepe.recipes import clean as recipe
+
+    console = Console(stderr=True, quiet=quiet or as_json)
+
+    def say(message: str) -> None:
+        console.print(_escape(message), highlight=False, soft_wrap=True)
+
+    if (data is None) == (resume is None):
+        raise InputError("give DATA to clean (for example: stepe clean digits), or --resume RUN, one of the two")
+    started: list[Path] = []
+
+    def work(follow: Any) -> stepe.Run:
+        if resume is not None:
+            path = _run_path(resume)
+            started.append(path)
+            asked = {"noise": noise, "epochs": epochs, "warmup": warmup, "rho_max": rho_max}
+            asked |= {"seed": seed or None, "min_keep": min_keep or None}
+            if out is not None and out.resolve() != path.resolve():
+                raise InputError(f"--out {out} is not the run that --resume {resume} names; leave --out away")
+            return recipe.resume(
+                path, say=say, follow=follow, **{key: value for key, value in asked.items() if value is not None}
+            )
+        assert data is not None
+        target = out or recipe.default_out(data)
+        started.append(target)
+        return recipe.clean(
+            data,
+            method=method,
+            noise=noise,
+            epochs=epochs,
+            warmup=warmup,
+            rho_max=rho_max,
+            min_keep=min_keep,
+            seed=seed,
+            out=target,
+            device=device,
+            compare=compare,
+            say=say,
+            follow=follow,
+        )
+
+    try:
+        run = _with_progress(console, work)
+    except KeyboardInterrupt:
+        if started and (started[0] / "config.json").exists():
+            say(f"Interrupted. Continue with: stepe clean --resume {started[0]}")
+        else:
+            say("Interrupted before anything was written.")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    _show_result(run, quiet=quiet, as_json=as_json)
+
+
+def _with_progress(console: Console, work: Callable[[Any], stepe.Run]) -> stepe.Run:
+    from stepe.cli.progress import Bars, Lines, Silent
+
+    if console.quiet:
+        return work(lambda method, position, total: Silent())
+    if not console.is_terminal:
+        return work(lambda method, position, total: Lines(console, method))
+    bars = Bars(console)
+    with bars.progress:
+        return work(bars.follow)
+
+
+def _show_result(run: stepe.Run, *, quiet: bool, as_json: bool) -> None:
+    report = run.path / "report.html"
+    if as_json:
+        runs = {other.method: other.summary for other in run.others}
+        result = {"run": str(run.path), "report": str(report), "summary": run.summary, "compare": runs}
+        typer.echo(json.dumps(result))
+        return
+    if quiet:
+        typer.echo(str(run.path))
+        return
+    from stepe.cli.tables import comparison, suspects
+
+    console = Console()
+    order = {name: position for position, name in enumerate(("plain", run.method, "oracle"))}
+    runs_in_order = sorted([run, *run.others], key=lambda other: (order.get(other.method, 1.5), other.method))
+    noise = run.config["request"]["noise"]
+    title = f"{Path(str(run.config['request']['data'])).stem}" + (f", {noise} noise" if noise else "")
+    console.print()
+    console.print(comparison(runs_in_order, [other.method for other in runs_in_order], _escape(title)))
+    if run.summary["flagged"]:
+        console.print()
+        console.print(suspects(run.issues))
+    elif run.summary["dropped"] == 0:
+        console.print(f"\n{run.method} drops nothing, so it flags nothing.", highlight=False)
+    console.print()
+    console.print(f"{run.summary['flagged']} of {run.summary['samples']} labels look wrong:", highlight=False)
+    for file in (run.path / "issues.csv", report):
+        console.print(f"  {file}", highlight=False, soft_wrap=True, markup=False)
+
+
+@app.command()
+def report(run: RunArgument = "latest") -> None:
+    """Build the report of a run again, and say where it is."""
+    typer.echo(str(stepe.Run(_run_path(run)).report()))
+
+
+@app.command()
+def explain(
+    run: RunArgument,
+    sample_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the sample, as in issues.csv.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the story as JSON.")] = False,
+) -> None:
+    """Tell one sample's story: its loss by epoch, when it was dropped and came back, what the model thinks it is."""
+    from stepe.story import tell
+
+    story = tell(stepe.Run(_run_path(run)), sample_id)
+    if as_json:
+        sample = {key: value.item() if hasattr(value, "item") else value for key, value in story.sample.items()}
+        typer.echo(json.dumps({"sample": sample, "epochs": story.entries}, default=str))
+        return
+    from stepe.cli.explain import show
+
+    show(story, Console())
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Two or more run folders.")],
+    out: Annotated[Path, typer.Option(help="Where the curves go: .svg, .png or .pdf.")] = Path("comparison.svg"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summaries as JSON; draw nothing.")] = False,
+) -> None:
+    """Put runs side by side: a table, and their curves over each other."""
+    opened = [stepe.Run(_run_path(run)) for run in runs]
+    if as_json:
+        typer.echo(json.dumps([{"run": str(run.path), "summary": run.summary} for run in opened]))
+        return
+    from stepe.cli.tables import comparison
+    from stepe.files import replacing
+    from stepe.report.figures import overlaid
+
+    if out.suffix not in (".svg", ".png", ".pdf"):
+        raise InputError(f"--out {out} must end in .svg, .png or .pdf")
+    figure = overlaid(opened)
+    with replacing(out) as temporary:
+        figure.savefig(temporary, bbox_inches="tight")
+    console = Console()
+    names = [_escape(f"{run.path.name} ({run.method})") for run in opened]
+    console.print(comparison(opened, names, "Runs side by side"))
+    console.print(f"Curves: {out}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _run_path(name: str) -> Path:
+    """A run by path, or the latest one."""
+    from stepe.run import latest_run
+
+    return latest_run() if name == "latest" and not Path(name).exists() else Path(name)

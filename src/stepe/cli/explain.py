@@ -1,0 +1,71 @@
+"""One sample's story, told in a terminal."""
+
+from rich.console import Console
+from rich.text import Text
+
+from stepe.story import Story
+
+BARS = "▁▂▃▄▅▆▇█"
+KEPT, DROPPED, UNSEEN = "·", "x", " "
+
+
+def show(story: Story, console: Console) -> None:
+    """Print what is known about a sample, its losses as a small chart, and what became of it."""
+    sample = story.sample
+    given, suggested = sample["given_label"], sample["suggested_label"]
+    verdict = "flagged: the label looks wrong" if sample["flagged"] else "not flagged"
+    console.print(Text(f"Sample {sample['id']} (row {sample['row']}, {sample['split']})", style="bold"))
+    console.print(Text(f"  given label    {given}"))
+    console.print(Text(f"  the model says {suggested} ({sample['suggestion_confidence']:.0%})"))
+    console.print(Text(f"  suspicion      {sample['suspicion']:.3f}, {verdict}"))
+    if not story.entries:
+        console.print("  A held-out sample: it was never trained on, so it has no story.")
+        return
+    losses = [entry["loss"] for entry in story.entries[:-1]]
+    fates = [DROPPED if entry["dropped"] else KEPT for entry in story.entries[:-1]]
+    console.print(f"\n  loss by epoch, 0 to {len(losses) - 1} (blank: not probed)", highlight=False)
+    console.print(Text(f"  {chart(losses)}"))
+    console.print(Text(f"  {''.join(fates)}"))
+    console.print(Text(f"  ({DROPPED} dropped, {KEPT} kept)"))
+    known = [(epoch, loss) for epoch, loss in enumerate(losses) if loss is not None]
+    if known:
+        (first, early), (last, late) = known[0], known[-1]
+        final = story.entries[-1]["loss"]
+        console.print(
+            f"  from {early:.3f} in epoch {first} to {late:.3f} in epoch {last}; {final:.3f} in the end",
+            highlight=False,
+        )
+    console.print()
+    for dropped, start, end in story.fates:
+        what = "dropped" if dropped else ("kept again" if start in story.readmissions else "kept")
+        when = f"epoch {start}" if end == start else f"epochs {start} to {end}"
+        console.print(f"  {when}: {what}", highlight=False)
+    guesses = changes([entry["prediction"] for entry in story.entries])
+    if guesses:
+        told = ", ".join(f"{guess} (from epoch {epoch})" for epoch, guess in guesses[-6:])
+        console.print(Text(f"\n  predicted {told}"))
+
+
+def chart(losses: list[float | None]) -> str:
+    """A line of bars; the tallest is the largest loss.
+
+    >>> chart([None, 0.0, 1.0, 0.5])
+    ' ▁█▅'
+    """
+    largest = max((loss for loss in losses if loss is not None), default=0.0) or 1.0
+    return "".join(
+        UNSEEN if loss is None else BARS[min(len(BARS) - 1, round(loss / largest * (len(BARS) - 1)))] for loss in losses
+    )
+
+
+def changes(guesses: list[str | None]) -> list[tuple[int, str]]:
+    """Where the prediction changed: (epoch, new prediction).
+
+    >>> changes([None, "3", "3", "8"])
+    [(1, '3'), (3, '8')]
+    """
+    found: list[tuple[int, str]] = []
+    for epoch, guess in enumerate(guesses):
+        if guess is not None and (not found or found[-1][1] != guess):
+            found.append((epoch, guess))
+    return found

@@ -1,0 +1,87 @@
+"""How a run shows itself while it trains: a live bar in a terminal, plain lines elsewhere."""
+
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from stepe.training import Result, Row, Training
+
+
+class Silent:
+    """Shows nothing."""
+
+    def run_started(self, training: Training) -> None:
+        """Nothing to show."""
+
+    def epoch_ended(self, training: Training, row: Row) -> None:
+        """Nothing to show."""
+
+    def run_ended(self, result: Result) -> None:
+        """Nothing to show."""
+
+
+class Bars:
+    """One live bar a run, for terminals."""
+
+    def __init__(self, console: Console):
+        self.progress = Progress(
+            TextColumn("{task.description:<12}"),
+            BarColumn(bar_width=24),
+            TextColumn("epoch {task.completed}/{task.total}"),
+            TextColumn("{task.fields[status]}", style="dim"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+        )
+
+    def follow(self, method: str, position: int, total: int) -> "Bar":
+        """The bar of one run."""
+        return Bar(self.progress, method)
+
+
+class Bar(Silent):
+    """The bar of one run."""
+
+    def __init__(self, progress: Progress, method: str):
+        self.progress, self.method = progress, method
+        self.task: TaskID | None = None
+
+    def run_started(self, training: Training) -> None:
+        """Show the bar, at the epoch a resumed run stands at."""
+        self.task = self.progress.add_task(self.method, total=training.task.epochs, completed=training.epoch, status="")
+
+    def epoch_ended(self, training: Training, row: Row) -> None:
+        """Move on."""
+        assert self.task is not None
+        self.progress.update(self.task, completed=training.epoch, status=status(row))
+
+
+class Lines(Silent):
+    """A plain line now and then, for logs: no control codes."""
+
+    EVERY = 10
+
+    def __init__(self, console: Console, method: str):
+        self.console, self.method = console, method
+
+    def run_started(self, training: Training) -> None:
+        """Start the clock."""
+        self.started, self.first = time.perf_counter(), training.epoch
+
+    def epoch_ended(self, training: Training, row: Row) -> None:
+        """A line for every tenth epoch and the last."""
+        epoch, epochs = training.epoch, training.task.epochs
+        if epoch % self.EVERY and epoch != epochs:
+            return
+        left = (time.perf_counter() - self.started) / (epoch - self.first) * (epochs - epoch)
+        self.console.print(
+            f"{self.method:<12} epoch {epoch}/{epochs}  {status(row)}  about {left:.0f} s left", highlight=False
+        )
+
+
+def status(row: dict[str, Any]) -> str:
+    """An epoch in a few words."""
+    kept = row["kept"] / (row["kept"] + row["dropped"])
+    accuracy = f"  accuracy {row['test_accuracy']:.1%}" if "test_accuracy" in row else ""
+    return f"loss {row['train_loss']:.3f}  kept {kept:.0%}{accuracy}"

@@ -1,0 +1,60 @@
+"""What the command line prints when the work is done."""
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from stepe.run import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def comparison(runs: list[Run], names: list[str], title: str) -> Table:
+    """Runs side by side."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("run")
+    for column in ("accuracy", "F1 dropped", "F1 flagged", "AUROC", "flagged", "seconds"):
+        table.add_column(column, justify="right")
+    for run, name in zip(runs, names, strict=True):
+        summary = run.summary
+        noise = summary.get("noise")
+        drops = bool(summary["dropped"])
+        table.add_row(
+            name,
+            percent(summary.get("test_accuracy")),
+            percent(noise["dropped"]["f1"]) if noise and drops else "-",
+            percent(noise["flagged"]["f1"]) if noise and drops else "-",
+            percent(noise["auroc"]) if noise and noise["noisy"] and run.method != "oracle" else "-",
+            str(summary["flagged"]) if drops else "-",
+            f"{summary['seconds']:.1f}",
+        )
+    return table
+
+
+def suspects(issues: "pd.DataFrame", most: int = 10) -> Table:
+    """The labels to look at first."""
+    title = f"Top suspects, {min(most, len(issues))} of {len(issues)}"
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("id")
+    table.add_column("given")
+    table.add_column("suggested")
+    for column in ("confidence", "suspicion", "dropped in"):
+        table.add_column(column, justify="right")
+    for issue in issues.head(most).to_dict("records"):
+        table.add_row(
+            # Data as it is: square brackets in it are no markup.
+            Text(issue["id"]),
+            Text(issue["given_label"]),
+            Text(issue["suggested_label"]),
+            percent(issue["suggestion_confidence"]),
+            f"{issue['suspicion']:.3f}",
+            f"{issue['dropped_share']:.0%} of epochs",
+        )
+    return table
+
+
+def percent(value: float | None) -> str:
+    """A share for people; a dash for none."""
+    return "-" if value is None else f"{100 * value:.1f}%"
