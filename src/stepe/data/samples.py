@@ -98,6 +98,9 @@ class PartSampler(Sampler[list[Draw]]):
             yield draws(part, self.stream, plain=self.plain)
 
 
+_OWNED = {"batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator"}
+
+
 class DatasetSamples:
     """Samples of a map-style dataset that returns ``(x, y)`` or ``x``; the labels are kept elsewhere."""
 
@@ -132,13 +135,19 @@ class DatasetSamples:
 
     def fetch_batches(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Any]:
         """Whole batches as the data set and its collate function make them; the workers live on between calls."""
-        if view == "plain" and self.plain is None:
-            raise InputError(
-                "the plain view of a data set is not known, its transforms are its own; "
-                "give plain_view=, the same samples without augmentation, or probe with view='augmented'"
-            )
         self._sampler.parts, self._sampler.stream, self._sampler.plain = parts, stream, view == "plain"
         yield from self._loader
+
+
+def check_view(samples: Samples, view: View) -> None:
+    """Refuse a view that is unknown, or that a data set cannot give."""
+    if view not in ("augmented", "plain"):
+        raise InputError(f"view is {view!r}; choose 'augmented' (as in training) or 'plain'")
+    if view == "plain" and isinstance(samples, DatasetSamples) and samples.plain is None:
+        raise InputError(
+            "the plain view of a data set is not known, its transforms are its own; "
+            "give plain_view=, the same samples without augmentation, or probe with view='augmented'"
+        )
 
 
 def check_map_style(dataset: object) -> None:

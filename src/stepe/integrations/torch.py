@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler
 
-from stepe.data.samples import DatasetSamples, Draw, DrawnDataset, check_labels, draws, read_labels
+from stepe.data.samples import DatasetSamples, Draw, DrawnDataset, check_labels, check_view, draws, read_labels
 from stepe.engine.eager import to_device
 from stepe.errors import InputError, RunError
 from stepe.issues import Names, flags, training_table
@@ -30,15 +30,13 @@ from stepe.plan import Plan, batch_sizes
 from stepe.probe import probe
 from stepe.randomness import Stream
 from stepe.schedule import check_epochs
-from stepe.training import Row
+from stepe.training import Row, check_groups
 
 if TYPE_CHECKING:
     import pandas as pd
 
 BatchForward = Callable[[nn.Module, Any], "Tensor | tuple[Tensor, Tensor]"]
 """(model, batch) -> one loss per sample, or (losses, logits)"""
-
-OURS = ("shuffle", "sampler", "batch_sampler", "drop_last", "generator")
 
 
 class StepE:
@@ -84,13 +82,14 @@ class StepE:
             seed=seed,
             criterion=partial(F.cross_entropy, reduction="none"),
             noise_rate=noise_rate,
-            groups=None if groups is None else torch.as_tensor(groups),
+            groups=None if groups is None else check_groups(groups, len(self._samples)),
         )
         self.method = make_method(method, **method_options)
         if type(self.method).loss is not Method.loss:
             raise InputError(f"method {self.method.name!r} changes the loss, which a loader cannot do; use stepe.fit()")
         self.ledger = Ledger(self.task.n)
         self.method.start(self.task, self.ledger)
+        check_view(self._samples, self.method.view)
         self.history: list[Row] = []
         self.plan: Plan | None = None
         """what the current epoch trains on"""
@@ -103,8 +102,6 @@ class StepE:
         Make it once. Every kept sample comes once an epoch, in an order and with random draws of its own, however
         many workers there are.
         """
-        if taken := [name for name in OURS if name in options]:
-            raise InputError(f"{', '.join(taken)}: the order and the choice of samples are StepE's; leave it out")
         if options.get("num_workers", 0) > 0:
             options.setdefault("persistent_workers", True)
         probing = {key: value for key, value in options.items() if key != "worker_init_fn"}
