@@ -31,20 +31,20 @@ FIRST_SEED = 1000
 FAST = Preset(hidden=(256, 256), dropout=0.0, learning_rate=0.05, batch_size=128, weight_decay=5e-4)
 SLOW = replace(FAST, hidden=(512, 512), dropout=0.5)
 CANDIDATES = [
-    FAST,
-    *(replace(FAST, dropout=dropout) for dropout in (0.2, 0.3, 0.5)),
+    *(replace(FAST, dropout=dropout) for dropout in (0.0, 0.2, 0.3, 0.5, 0.6, 0.7)),
     replace(FAST, hidden=(512,), dropout=0.3),
-    SLOW,
+    *(replace(SLOW, dropout=dropout) for dropout in (0.3, 0.5, 0.6, 0.7, 0.75, 0.8)),
     *(replace(SLOW, learning_rate=rate) for rate in (0.02, 0.1, 0.2)),
     *(replace(SLOW, weight_decay=decay) for decay in (2e-3, 5e-3)),
-    *(replace(SLOW, dropout=dropout) for dropout in (0.3, 0.6, 0.7)),
-    *(replace(SLOW, hidden=hidden) for hidden in ((1024,), (1024, 512), (1024, 1024), (2048, 1024), (512, 512, 512))),
-    replace(SLOW, hidden=(1024, 1024), learning_rate=0.1),
-    replace(SLOW, hidden=(1024, 1024), dropout=0.6),
-    replace(SLOW, batch_size=64, learning_rate=0.02),
+    *(replace(SLOW, hidden=hidden) for hidden in ((1024,), (1024, 512), (512, 512, 512))),
     replace(SLOW, batch_size=64),
+    replace(SLOW, batch_size=64, learning_rate=0.02),
     replace(SLOW, batch_size=256, learning_rate=0.1),
-    replace(SLOW, hidden=(1024, 1024), learning_rate=0.02),
+    replace(SLOW, dropout=0.7, learning_rate=0.1),
+    replace(SLOW, dropout=0.7, batch_size=64),
+    replace(SLOW, dropout=0.7, hidden=(1024, 1024)),
+    replace(SLOW, dropout=0.7, hidden=(1024, 512)),
+    replace(SLOW, dropout=0.6, hidden=(512, 512, 512)),
 ]
 
 
