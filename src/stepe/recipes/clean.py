@@ -24,10 +24,10 @@ SIDE_BY_SIDE = ("plain", "step-e", "oracle")
 
 @dataclass(frozen=True)
 class Preset:
-    """A network and how it is trained, chosen on a hold-out: see ``benchmarks/digits.py``."""
+    """A network and how it is trained; the defaults were chosen on a hold-out (``benchmarks/digits_network.py``)."""
 
-    hidden: tuple[int, ...] = (256, 256)
-    dropout: float = 0.0
+    hidden: tuple[int, ...] = (512, 512)
+    dropout: float = 0.7
     learning_rate: float = 0.05
     batch_size: int = 128
     weight_decay: float = 5e-4
