@@ -6,7 +6,9 @@ Random states are not among it: draws are functions of their names, not of earli
 """
 
 import hashlib
+import io
 import json
+import pickle
 import shutil
 import warnings
 from pathlib import Path
@@ -15,28 +17,43 @@ from typing import Any
 import numpy as np
 import safetensors.torch
 import torch
+from safetensors import SafetensorError
+from torch import nn
 
 from stepe.errors import RunError
-from stepe.files import replacing_folder, sweep
+from stepe.files import plain, replacing_folder, reporting, sweep
 from stepe.training import Training
 
 KEPT = 2
+FILES = {"model.safetensors", "ledger.npz", "state.pt", "state.json"}
 MANIFEST = "manifest.json"
 
 
 def save(folder: Path, training: Training) -> None:
     """Write the checkpoint of ``training.epoch`` and let go of all but the last two."""
-    folder.mkdir(exist_ok=True)
+    with reporting(folder):
+        folder.mkdir(exist_ok=True)
     with replacing_folder(folder / f"epoch-{training.epoch:05d}") as new:
-        safetensors.torch.save_model(training.model, str(new / "model.safetensors"))
+        save_weights(training.model, new / "model.safetensors")
         np.savez(new / "ledger.npz", **{name: col.cpu().numpy() for name, col in training.ledger.state_dict().items()})  # type: ignore[arg-type]
-        torch.save({"engine": training.engine.state_dict(), "method": training.method.state_dict()}, new / "state.pt")
-        state = {"epoch": training.epoch, "history": training.history}
+        # Through memory: on a full disk, torch's own writer says nothing that helps.
+        content = io.BytesIO()
+        torch.save(plain({"engine": training.engine.state_dict(), "method": training.method.state_dict()}), content)
+        (new / "state.pt").write_bytes(content.getbuffer())
+        state = plain({"epoch": training.epoch, "history": training.history})
         (new / "state.json").write_text(json.dumps(state), encoding="utf-8")
         digests = {file.name: _digest(file) for file in sorted(new.iterdir())}
         (new / MANIFEST).write_text(json.dumps(digests, indent=1), encoding="utf-8")
     for old in _saved(folder)[:-KEPT]:
-        shutil.rmtree(old)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def save_weights(model: nn.Module, path: Path) -> None:
+    """Write a model's weights; what the disk refuses is an ``OSError``, as everywhere else."""
+    try:
+        safetensors.torch.save_model(model, str(path))
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
 
 
 def restore(folder: Path, training: Training) -> bool:
@@ -44,7 +61,10 @@ def restore(folder: Path, training: Training) -> bool:
     saved = _saved(folder)
     for path in reversed(saved):
         if (problem := _damage(path)) is None:
-            _load(path, training)
+            try:
+                _load(path, training)
+            except (pickle.UnpicklingError, SafetensorError, KeyError, ValueError) as error:
+                raise RunError(f"checkpoint {path} was not written by this version of stepe: {error}") from error
             return True
         warnings.warn(f"checkpoint {path} is damaged ({problem}); going back to the one before", stacklevel=2)
     if saved:
@@ -67,13 +87,15 @@ def _saved(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     sweep(folder)
-    return sorted(folder.glob("epoch-*"))
+    return sorted(folder.glob("epoch-*"), key=lambda path: (len(path.name), path.name))
 
 
 def _damage(path: Path) -> str | None:
     """What is wrong with a checkpoint, if anything."""
     try:
         digests = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        if digests.keys() != FILES:
+            return f"{MANIFEST} lists {', '.join(digests) or 'nothing'}"
         return next((f"{name} has changed" for name, digest in digests.items() if _digest(path / name) != digest), None)
     except (OSError, ValueError, AttributeError) as error:
         return str(error) or type(error).__name__

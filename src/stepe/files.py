@@ -6,6 +6,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from stepe.errors import RunError
 
@@ -64,6 +67,21 @@ def write_text(path: Path, text: str) -> None:
     """Write a whole text file."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def plain(value: Any) -> Any:
+    """Numbers and containers without numpy's scalars, which neither JSON nor a load of plain weights knows.
+
+    >>> plain({"lr": np.float64(0.5), "betas": (np.float32(0.5), 1)})
+    {'lr': 0.5, 'betas': (0.5, 1)}
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) is dict:
+        return {key: plain(inner) for key, inner in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(plain(inner) for inner in value)
+    return value
 
 
 def sync(path: Path) -> None:

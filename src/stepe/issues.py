@@ -102,7 +102,7 @@ def _table(
     # A most likely class without a probability comes from logits that are not finite: it suggests nothing.
     if seen.confidence is not None:
         predicted = [-1 if unknown else p for p, unknown in zip(predicted, np.isnan(confidence), strict=True)]
-    suggested = [_class_name(p, class_names) for p in predicted]
+    suggested = [class_name(p, class_names) for p in predicted]
     given = [class_names[label] for label in labels.tolist()]
     order = np.lexsort((np.arange(n), -np.nan_to_num(suspicion, nan=2.0), ~flagged.numpy()))
     rank = np.empty(n, dtype=np.int64)
@@ -135,7 +135,8 @@ def _table(
     }
 
 
-def _class_name(number: int, class_names: list[str]) -> str:
+def class_name(number: int, class_names: list[str]) -> str:
+    """The name of a predicted class; nothing for -1, no prediction."""
     if number < 0:
         return ""
     # A model may have more outputs than the labels have classes.

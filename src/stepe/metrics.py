@@ -41,6 +41,7 @@ class Detection:
 def detection(suspected: Tensor, noisy: Tensor) -> Detection:
     """Precision, recall and F1 of a suspected set; a ratio with nothing below it counts as 0.
 
+    >>> import torch
     >>> detection(torch.tensor([True, True, False]), torch.tensor([True, False, False]))
     Detection(precision=0.5, recall=1.0, f1=0.6666666666666666)
     """
@@ -59,6 +60,7 @@ def auroc(scores: Tensor, noisy: Tensor) -> float | None:
 
     Scores that are not finite rank highest, as the selection treats them.
 
+    >>> import torch
     >>> auroc(torch.tensor([0.1, 0.9, 0.5]), torch.tensor([False, True, False]))
     1.0
     """

@@ -15,7 +15,7 @@ def drop_max_from_rate(rate: float) -> float:
     """
     if not 0 <= rate <= 1:
         raise InputError(f"the noise rate is {rate!r}; it must be a share in [0, 1]")
-    return min(CAP, rate + MARGIN)
+    return min(CAP, float(rate) + MARGIN)
 
 
 def resolve_drop_max(rho_max: float | None, noise_rate: float | None) -> float:

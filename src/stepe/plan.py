@@ -84,7 +84,7 @@ class Plan:
 def batch_sizes(count: int, batch_size: int, world: int = 1) -> list[int]:
     """Sizes of the batches that cover ``count`` samples.
 
-    Full batches, then the rest; a rest shorter than ``min(8, batch_size / 2)``, or than the number of ranks, is
+    Full batches, then the rest; a rest shorter than ``min(8, batch_size / 2)`` (or 2, or the number of ranks) is
     spread one by one over the last batches, so that all but a few keep their size.
 
     >>> batch_sizes(300, 128), batch_sizes(258, 128)
@@ -94,7 +94,7 @@ def batch_sizes(count: int, batch_size: int, world: int = 1) -> list[int]:
     sizes = [batch_size] * full
     if tail == 0:
         return sizes
-    if full == 0 or tail >= max(min(SHORTEST_TAIL, batch_size / 2), world):
+    if full == 0 or tail >= max(min(SHORTEST_TAIL, batch_size / 2), min(2, batch_size), world):
         return [*sizes, tail]
     for extra in range(tail):
         sizes[-1 - extra % full] += 1

@@ -7,6 +7,7 @@ whose presence says that the run is finished. ``report.html`` is made from these
 
 import json
 import os
+import shlex
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,15 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import safetensors.torch
 import torch
 from torch import Tensor
 
 from stepe import checkpoint
 from stepe.environment import describe_environment
 from stepe.errors import InputError, RunError
-from stepe.files import replacing, reporting, sweep, write_text
-from stepe.issues import Names, held_out_table, training_table
+from stepe.files import TEMPORARY, plain, replacing, reporting, sweep, write_text
+from stepe.issues import Names, class_name, held_out_table, training_table
 from stepe.trace import Trace
 from stepe.training import Result, Row, Training
 
@@ -63,9 +63,12 @@ class RunFolder:
         """Refuse a folder that cannot be used, before any work is done."""
         if checkpoint_every < 1:
             raise InputError(f"checkpoint_every is {checkpoint_every!r}; it must be at least 1")
-        if self.path.exists() and not self.path.is_dir():
-            raise InputError(f"{self.path} is a file; choose another folder for the run")
-        occupied = self.path.is_dir() and any(self.path.iterdir())
+        with reporting(self.path):
+            if self.path.exists() and not self.path.is_dir():
+                raise InputError(f"{self.path} is a file; choose another folder for the run")
+            # A process killed before it wrote anything whole leaves temporary files at most.
+            names = [entry.name for entry in self.path.iterdir()] if self.path.is_dir() else []
+        occupied = not all(name.startswith(TEMPORARY) for name in names)
         if occupied and not resume:
             raise InputError(f"{self.path} is not empty; choose another folder, or resume the run that is in it")
         self._resume = resume and occupied
@@ -84,6 +87,7 @@ class RunFolder:
     def _begin(self, training: Training) -> None:
         with reporting(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
+        sweep(self.path)
         if not self._resume:
             class_names = self.about.class_names or [str(label) for label in range(training.task.classes)]
             config = {
@@ -93,7 +97,7 @@ class RunFolder:
                 "class_names": class_names,
                 "environment": describe_environment(training.task.seed, str(training.engine.device)),
             }
-            write_text(self.path / "config.json", json.dumps(config, indent=1, ensure_ascii=False))
+            write_text(self.path / "config.json", json.dumps(plain(config), indent=1, ensure_ascii=False))
         checkpoint.save(self.path / "checkpoint", training)
 
     def _take_up(self, training: Training) -> bool:
@@ -102,7 +106,10 @@ class RunFolder:
         _check_same(saved["fit"], training.config, self.path)
         threads = saved["environment"]["threads"]
         if threads != (now := describe_environment()["threads"]):
-            warnings.warn(f"it had {threads} threads, now there are {now}: results differ by rounding", stacklevel=2)
+            warnings.warn(
+                f"{self.path} was started with {threads} threads and goes on with {now}: results differ by rounding",
+                stacklevel=2,
+            )
         return checkpoint.restore(self.path / "checkpoint", training)
 
     def _rewrite_history(self, history: list[Row]) -> None:
@@ -128,7 +135,7 @@ class RunFolder:
         if self._trace.fits(training.task.epochs):
             self._trace.append(training.ledger, probed=True)
         with replacing(self.path / "model.safetensors") as temporary:
-            safetensors.torch.save_model(training.model, str(temporary))
+            checkpoint.save_weights(training.model, temporary)
         samples = self._samples(result)
         with replacing(self.path / "samples.parquet") as temporary:
             samples.to_parquet(temporary, index=False)
@@ -136,7 +143,7 @@ class RunFolder:
             samples[samples["flagged"]].sort_values("rank").to_csv(temporary, index=False)
         if self.about.pictures is not None:
             self._store_pictures(samples)
-        write_text(self.path / "summary.json", json.dumps(result.summary, indent=1))
+        write_text(self.path / "summary.json", json.dumps(plain(result.summary), indent=1))
 
     def _store_pictures(self, samples: "pd.DataFrame") -> None:
         assert self.about.pictures is not None
@@ -162,7 +169,7 @@ class RunFolder:
 
 
 def _json_line(row: Row) -> str:
-    return json.dumps(row, allow_nan=False)
+    return json.dumps(plain(row), allow_nan=False)
 
 
 def _check_same(saved: dict[str, Any], now: dict[str, Any], path: Path) -> None:
@@ -182,10 +189,12 @@ def read_config(path: Path) -> dict[str, Any]:
     """The configuration of a run, or an error that says that there is none."""
     try:
         config: dict[str, Any] = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise RunError(f"{path} is not a run folder (no config.json); runs are made by `stepe clean`") from error
-    except ValueError as error:
-        raise RunError(f"{path / 'config.json'} is damaged: {error}") from error
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path / 'config.json'} cannot be read: {error}") from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise RunError(f"{path / 'config.json'} is not of a run that this version of stepe can read")
     return config
 
 
@@ -265,12 +274,13 @@ class Run:
 
     def trace(self, index: int) -> list[Row]:
         """One training sample's story: loss, prediction and whether it was dropped, an entry an epoch."""
+        class_names = self.class_names
         entries = Trace(self.path / "trace.bin", self.config["fit"]["samples"]).sample(index)
         return [
             {
                 "epoch": epoch,
                 "loss": None if entry["loss"] != entry["loss"] else float(entry["loss"]),
-                "prediction": None if entry["prediction"] < 0 else self.class_names[entry["prediction"]],
+                "prediction": class_name(int(entry["prediction"]), class_names) or None,
                 "dropped": bool(entry["dropped"]),
             }
             for epoch, entry in enumerate(entries)
@@ -284,13 +294,15 @@ class Run:
 
     def _need_finished(self) -> None:
         if not self.finished:
-            raise RunError(f"{self.path} is not finished; continue it with `stepe clean --resume {self.path}`")
+            command = f"stepe clean --resume {shlex.quote(str(self.path))}"
+            raise RunError(f"{self.path} is not finished; continue it with `{command}`")
 
 
 def new_run_path(data: str, runs: Path = RUNS) -> Path:
     """The next free ``runs/<data>-<n>``."""
-    taken = [int(tail) for path in runs.glob(f"{data}-*") if (tail := path.name.removeprefix(f"{data}-")).isdigit()]
-    return runs / f"{data}-{max(taken, default=0) + 1}"
+    names = [path.name for path in runs.iterdir()] if runs.is_dir() else []
+    tails = [name.removeprefix(f"{data}-") for name in names if name.startswith(f"{data}-")]
+    return runs / f"{data}-{max((int(tail) for tail in tails if tail.isdecimal()), default=0) + 1}"
 
 
 def latest_run(runs: Path = RUNS) -> Path:

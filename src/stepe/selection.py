@@ -76,7 +76,7 @@ def soften(scores: Tensor, selection: Selection, temperature: float) -> Tensor:
     A weight is ``sigmoid((cut - score) / temperature)`` with the cut halfway between the last kept and the first
     dropped score; ``temperature`` is in units of the score. Samples that only a group floor keeps stay at 1.
     """
-    if not temperature >= 0:
+    if not 0 <= temperature < math.inf:
         raise InputError(f"the softness is {temperature!r}; it must be 0 (drop) or a positive number of loss units")
     scores, hard = scores.detach(), selection.kept.to(torch.float32)
     finite = torch.isfinite(scores)
@@ -87,10 +87,15 @@ def soften(scores: Tensor, selection: Selection, temperature: float) -> Tensor:
     cut = (selection.cut + float(scores[dropped].min())) / 2
     # Between neighbouring float32 scores only a double can lie (MPS has none).
     distance = cut - scores.to(torch.float32 if scores.device.type == "mps" else torch.float64)
+    tied = finite & (distance == 0)
+    if bool(tied.any()):
+        # Equal scores on both sides of the cut: each goes halfway to its neighbour on the side the hard rule put it.
+        lower, higher = distance[finite & (distance > 0)], distance[finite & (distance < 0)]
+        up = float(lower.min()) / 2 if len(lower) else math.inf
+        down = float(higher.max()) / 2 if len(higher) else -math.inf
+        distance = torch.where(tied, torch.where(selection.kept, up, down), distance)
     weight = torch.sigmoid(distance / temperature).to(torch.float32)
-    # A tie across the cut has no side of its own: the hard rule decides it.
-    weight = torch.where((distance == 0) | floor, hard, weight)
-    return torch.where(finite, weight, torch.zeros_like(weight))
+    return torch.where(finite, torch.where(floor, hard, weight), torch.zeros_like(weight))
 
 
 def _check(scores: Tensor, drop_fraction: float, groups: Tensor | None, min_keep: float) -> None:
@@ -156,7 +161,7 @@ def _value_at_rank(values: Any, rank: int) -> Any:
             if np.count_nonzero(values < pivot) <= rank < np.count_nonzero(values <= pivot):
                 return pivot
         between = (values > low) & (values < high)
-        before = np.count_nonzero(values <= low)
+        before = int(np.count_nonzero(values <= low))
         if before <= rank < before + np.count_nonzero(between):
             values, rank = values[between], rank - before
     return np.partition(values, rank)[rank]

@@ -47,9 +47,19 @@ class Trace:
                 os.truncate(self.path, size)
 
     def sample(self, index: int) -> npt.NDArray[np.void]:
-        """One sample's row of entries, an entry an epoch."""
-        rows = self.path.stat().st_size // (self.n * ENTRY.itemsize)
+        """One sample's entries, one an epoch; none at all where there is no trace."""
+        rows = self._rows()
         if rows == 0:
             return np.empty(0, ENTRY)
         table = np.memmap(self.path, dtype=ENTRY, mode="r", shape=(rows, self.n))
         return np.array(table[:, index])
+
+    def last(self) -> npt.NDArray[np.void]:
+        """Every sample's latest entry; none at all where there is no trace."""
+        rows = self._rows()
+        if rows == 0:
+            return np.empty(0, ENTRY)
+        return np.fromfile(self.path, ENTRY, count=self.n, offset=(rows - 1) * self.n * ENTRY.itemsize)
+
+    def _rows(self) -> int:
+        return self.path.stat().st_size // (self.n * ENTRY.itemsize) if self.path.exists() else 0

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
@@ -124,7 +126,9 @@ def find_device(device: str | torch.device) -> torch.device:
     try:
         found = torch.device(device)
         torch.zeros(1, device=found)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        if found.type == "meta":
+            raise RuntimeError("no numbers on it")
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
         raise InputError(
             f"device {str(device)!r} is not there; use one that is (cpu always is), or leave it to 'auto'"
         ) from error
@@ -189,9 +193,12 @@ def make_optimizer(optimizer: Any, model: nn.Module, learning_rate: float | None
         return SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=weight_decay, nesterov=True)
     if learning_rate is not None:
         raise InputError("give the learning rate to your own optimizer, not to fit()")
-    made = optimizer if isinstance(optimizer, Optimizer) else optimizer(model.parameters())
+    made = optimizer(model.parameters()) if callable(optimizer) else optimizer
     if not isinstance(made, Optimizer):
         raise InputError(f"optimizer gave a {type(made).__name__}; it must be, or return, a torch optimizer")
+    own = set(map(id, model.parameters()))
+    if not any(id(parameter) in own for group in made.param_groups for parameter in group["params"]):
+        raise InputError("the optimizer holds no parameter of this model; make it from model.parameters()")
     return made
 
 
@@ -209,7 +216,7 @@ def make_rate(
         raise InputError(f"scheduler_interval is {interval!r}; choose 'epoch' or 'step'")
     if scheduler is None:
         return ProgressRate(optimizer, shape)
-    made = scheduler if isinstance(scheduler, LRScheduler) else scheduler(optimizer)
+    made = scheduler(optimizer) if callable(scheduler) else scheduler
     if not isinstance(made, LRScheduler):
         raise InputError(f"scheduler gave a {type(made).__name__}; it must be, or return, a torch scheduler")
     if isinstance(made, ReduceLROnPlateau):
@@ -231,6 +238,8 @@ def determinism(wanted: bool) -> Iterator[None]:
     before, benchmark = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     if wanted:
+        # cuBLAS reads it when it starts; without it the algorithms it picks are not reproducible.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=warn_only or not before)
         torch.backends.cudnn.benchmark = False
     try:
@@ -244,28 +253,37 @@ def describe(method: Method, task: Task, engine: EagerEngine, amp: str | None, d
     """What a resumed run must share with the run it continues."""
     shapes = {name: list(value.shape) for name, value in engine.model.state_dict().items()}
     options: Row = {f.name: getattr(method, f.name) for f in fields(method)} if is_dataclass(method) else {}
-    settings = {key: value for key, value in engine.optimizer.defaults.items() if _is_plain(value)}
+    rate = engine.rate.shape if isinstance(engine.rate, ProgressRate) else type(engine.rate.scheduler).__name__
     return {
         "method": method.name,
-        "options": {name: value if _is_plain(value) else str(value) for name, value in options.items()},
+        "options": {name: _comparable(value) for name, value in options.items()},
         "epochs": task.epochs,
         "seed": task.seed,
         "batch_size": engine.batch_size,
         "probe_batch_size": engine.probe_batch_size,
         "noise_rate": task.noise_rate,
-        "optimizer": {"name": type(engine.optimizer).__name__, **settings},
+        "optimizer": {
+            "name": type(engine.optimizer).__name__,
+            **{name: _comparable(value) for name, value in engine.optimizer.defaults.items()},
+        },
+        "rate": _comparable(rate),
+        "criterion": _comparable(task.criterion),
         "amp": amp,
         "deterministic": deterministic,
         "device": engine.device.type,
         "samples": task.n,
         "classes": task.classes,
         "labels": _digest(task.labels.numpy().tobytes()),
+        "groups": None if task.groups is None else _digest(task.groups.cpu().numpy().tobytes()),
         "model": f"{type(engine.model).__name__} {_digest(json.dumps(shapes).encode())}",
     }
 
 
-def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, bool | int | float | str)
+def _comparable(value: object) -> bool | int | float | str | None:
+    """A value as the next process would see it too: a function's address, for one, is another there."""
+    return (
+        value if value is None or isinstance(value, bool | int | float | str) else re.sub(r" at 0x\w+", "", str(value))
+    )
 
 
 def _digest(content: bytes) -> str:

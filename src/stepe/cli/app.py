@@ -1,7 +1,9 @@
 """The commands. Results go to standard output, progress and messages to standard error."""
 
 import json
+import shlex
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -25,17 +27,17 @@ app = typer.Typer(
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
+# Options that a resumed run may be given again, as long as they are the ones it was started with.
+RESUMED = ("method", "noise", "epochs", "warmup", "rho_max", "min_keep", "seed", "device")
 METHOD_NAMES = ", ".join(METHODS)
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, or [b]latest[/b].")]
 
 
 def main() -> NoReturn:
     """Run a command; a mistake of the user's is one line and exit code 2, never a traceback."""
+    warnings.showwarning = _warn
     try:
-        app(standalone_mode=False)
-        code = 0
-    except typer.Exit as done:
-        code = done.exit_code
+        code = app(standalone_mode=False) or 0  # an early exit comes back as its code
     except StepeError as error:
         code = _complain(str(error))
     except typer.Abort:
@@ -46,13 +48,26 @@ def main() -> NoReturn:
     except Exception as error:
         if not hasattr(error, "format_message"):  # click's own errors: unknown option, missing argument...
             raise
-        code = _complain(error.format_message())
+        message = error.format_message()
+        code = _complain(message) if message else EXIT_BAD_INPUT  # without a command, the help was shown
     sys.exit(code)
 
 
 def _complain(message: str) -> int:
-    Console(stderr=True).print(f"[bold red]Error:[/] {_escape(message)}", soft_wrap=True, highlight=False)
+    _print_line(f"[bold red]Error:[/] {_escape(message)}")
     return EXIT_BAD_INPUT
+
+
+def _warn(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
+    """Our own warnings are for people; where in the code another one arose may matter."""
+    ours = Path(filename).is_relative_to(Path(stepe.__file__).parent)
+    where = "" if ours else f" ({category.__name__}, {filename}:{lineno})"
+    _print_line(f"[yellow]Warning:[/] {_escape(f'{message}{where}')}")
+
+
+def _print_line(markup: str) -> None:
+    line = " ".join(markup.splitlines())
+    Console(stderr=True, emoji=False).print(line, soft_wrap=True, highlight=False)
 
 
 def _escape(text: str) -> str:
@@ -78,6 +93,7 @@ def _root(
 
 @app.command()
 def clean(
+    context: typer.Context,
     data: Annotated[
         str | None,
         typer.Argument(
@@ -134,12 +150,11 @@ def clean(
 ) -> None:
     """Train on labels you cannot trust; find the wrong ones.
 
-    Writes a run folder with a model, every sample's verdict (samples.parquet), the suspects (issues.csv) and a
-    report (report.html).
+    Writes a run folder: the model, every sample's verdict, the suspects (issues.csv), a report (report.html).
     """
     from stepe.recipes import clean as recipe
 
-    console = Console(stderr=True, quiet=quiet or as_json)
+    console = Console(stderr=True, quiet=quiet or as_json, emoji=False)
 
     def say(message: str) -> None:
         console.print(_escape(message), highlight=False, soft_wrap=True)
@@ -152,12 +167,13 @@ def clean(
         if resume is not None:
             path = _run_path(resume)
             started.append(path)
-            asked = {"noise": noise, "epochs": epochs, "warmup": warmup, "rho_max": rho_max}
-            asked |= {"seed": seed or None, "min_keep": min_keep or None}
             if out is not None and out.resolve() != path.resolve():
                 raise InputError(f"--out {out} is not the run that --resume {resume} names; leave --out away")
+            if compare is not None:
+                raise InputError("--compare and --no-compare were settled when the run began; leave them away")
+            insisted = {name: value for name, value in context.params.items() if _typed(context, name)}
             return recipe.resume(
-                path, say=say, follow=follow, **{key: value for key, value in asked.items() if value is not None}
+                path, say=say, follow=follow, **{name: insisted[name] for name in insisted if name in RESUMED}
             )
         assert data is not None
         target = out or recipe.default_out(data)
@@ -182,11 +198,17 @@ def clean(
         run = _with_progress(console, work)
     except KeyboardInterrupt:
         if started and (started[0] / "config.json").exists():
-            say(f"Interrupted. Continue with: stepe clean --resume {started[0]}")
+            say(f"Interrupted. Continue with: stepe clean --resume {shlex.quote(str(started[0]))}")
         else:
             say("Interrupted before anything was written.")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     _show_result(run, quiet=quiet, as_json=as_json)
+
+
+def _typed(context: typer.Context, name: str) -> bool:
+    """Whether an option was typed, and is not just its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _with_progress(console: Console, work: Callable[[Any], stepe.Run]) -> stepe.Run:
@@ -213,7 +235,7 @@ def _show_result(run: stepe.Run, *, quiet: bool, as_json: bool) -> None:
         return
     from stepe.cli.tables import comparison, suspects
 
-    console = Console()
+    console = Console(emoji=False)
     order = {name: position for position, name in enumerate(("plain", run.method, "oracle"))}
     runs_in_order = sorted([run, *run.others], key=lambda other: (order.get(other.method, 1.5), other.method))
     noise = run.config["request"]["noise"]
@@ -253,7 +275,7 @@ def explain(
         return
     from stepe.cli.explain import show
 
-    show(story, Console())
+    show(story, Console(emoji=False))
 
 
 @app.command()
@@ -276,7 +298,7 @@ def compare(
     figure = overlaid(opened)
     with replacing(out) as temporary:
         figure.savefig(temporary, bbox_inches="tight")
-    console = Console()
+    console = Console(emoji=False)
     names = [_escape(f"{run.path.name} ({run.method})") for run in opened]
     console.print(comparison(opened, names, "Runs side by side"))
     console.print(f"Curves: {out}", highlight=False, soft_wrap=True, markup=False)

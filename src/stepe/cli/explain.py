@@ -16,10 +16,12 @@ def show(story: Story, console: Console) -> None:
     verdict = "flagged: the label looks wrong" if sample["flagged"] else "not flagged"
     console.print(Text(f"Sample {sample['id']} (row {sample['row']}, {sample['split']})", style="bold"))
     console.print(Text(f"  given label    {given}"))
-    console.print(Text(f"  the model says {suggested} ({sample['suggestion_confidence']:.0%})"))
+    said = f"{suggested} ({sample['suggestion_confidence']:.0%})" if suggested else "nothing"
+    console.print(Text(f"  the model says {said}"))
     console.print(Text(f"  suspicion      {sample['suspicion']:.3f}, {verdict}"))
     if not story.entries:
-        console.print("  A held-out sample: it was never trained on, so it has no story.")
+        held_out = "A held-out sample: it was never trained on, so it has no story."
+        console.print(f"  {held_out if sample['split'] != 'train' else 'This run kept no trace of its samples.'}")
         return
     losses = [entry["loss"] for entry in story.entries[:-1]]
     fates = [DROPPED if entry["dropped"] else KEPT for entry in story.entries[:-1]]
@@ -31,10 +33,8 @@ def show(story: Story, console: Console) -> None:
     if known:
         (first, early), (last, late) = known[0], known[-1]
         final = story.entries[-1]["loss"]
-        console.print(
-            f"  from {early:.3f} in epoch {first} to {late:.3f} in epoch {last}; {final:.3f} in the end",
-            highlight=False,
-        )
+        outcome = "" if final is None else f"; {final:.3f} in the end"
+        console.print(f"  from {early:.3f} in epoch {first} to {late:.3f} in epoch {last}{outcome}", highlight=False)
     console.print()
     for dropped, start, end in story.fates:
         what = "dropped" if dropped else ("kept again" if start in story.readmissions else "kept")

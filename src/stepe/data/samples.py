@@ -98,7 +98,8 @@ class PartSampler(Sampler[list[Draw]]):
             yield draws(part, self.stream, plain=self.plain)
 
 
-_OWNED = {"batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator"}
+# They decide which samples come, and in which order: inputs would part from their labels.
+_OWNED = {"batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator", "in_order"}
 
 
 class DatasetSamples:

@@ -1,6 +1,7 @@
 """Sources: where ``stepe clean`` gets its samples, by name or path."""
 
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -86,19 +87,23 @@ BUNDLED: dict[str, Callable[[], Source]] = {"digits": digits}
 def from_arrays(features: npt.ArrayLike, labels: npt.ArrayLike, name: str = "arrays") -> Source:
     """Features (n x d) and labels, which may be strings."""
     try:
-        x = np.asarray(features, dtype=np.float32)
+        x = np.asarray(features, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"the features of {name} are not numbers: {error}") from error
     y = np.asarray(labels)
-    if x.ndim != 2 or len(x) == 0:
-        raise InputError(f"the features of {name} have shape {x.shape}; they must be n x d, with at least one row")
+    if x.ndim != 2 or x.size == 0:
+        raise InputError(
+            f"the features of {name} have shape {x.shape}; they must be n x d, with at least one row and one column"
+        )
     if y.shape != (len(x),):
         raise InputError(f"the labels of {name} have shape {y.shape} for {len(x)} rows of features; give one a row")
     if not np.isfinite(x).all():
         row = int(np.flatnonzero(~np.isfinite(x).all(1))[0])
         raise InputError(f"the features of {name} hold NaN or infinity (first in row {row}); fill or remove them")
-    if y.dtype.kind == "f" or y.dtype.kind == "c":
+    if y.dtype.kind not in "biuSU":
         raise InputError(f"the labels of {name} are {y.dtype}; classes must be integers or strings")
+    if y.dtype.kind == "S":
+        y = np.char.decode(y, "utf-8", "replace")
     classes, index, counts = np.unique(y, return_inverse=True, return_counts=True)
     if len(classes) < 2:
         raise InputError(f"all labels of {name} are {classes[0]!r}; at least two classes are needed")
@@ -107,18 +112,19 @@ def from_arrays(features: npt.ArrayLike, labels: npt.ArrayLike, name: str = "arr
         raise InputError(f"class {rare!r} of {name} has one sample; each class needs at least two to hold one out")
     center, scale = x.mean(0), x.std(0)
     x = (x - center) / np.where(scale > 0, scale, 1)
-    return _split(name, torch.from_numpy(x), torch.from_numpy(index.astype(np.int64)), [str(c) for c in classes])
+    names = [str(c) for c in classes]
+    return _split(name, torch.tensor(x, dtype=torch.float32), torch.tensor(index, dtype=torch.int64), names)
 
 
 def from_npz(path: Path) -> Source:
     """A file with the arrays ``features`` and ``labels``, as ``numpy.savez`` writes it."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with _load_npz(path) as arrays:
             if missing := {"features", "labels"} - set(arrays.files):
                 found = ", ".join(arrays.files) or "nothing"
                 raise InputError(f"{path} has no array {' or '.join(sorted(missing))}; it holds {found}")
             return from_arrays(arrays["features"], arrays["labels"], name=path.stem)
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, MemoryError) as error:
         raise InputError(f"{path} cannot be read as an npz file ({error}); write it with numpy.savez") from error
     except ValueError as error:
         if isinstance(error, InputError):
@@ -126,17 +132,24 @@ def from_npz(path: Path) -> Source:
         raise InputError(f"{path} cannot be read: {error}; labels must be integers or fixed-width strings") from error
 
 
+def _load_npz(path: Path) -> "np.lib.npyio.NpzFile":
+    loaded = np.load(path, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        raise InputError(f"{path} holds one array without a name; write it with numpy.savez, as features and labels")
+    return loaded  # type: ignore[no-any-return]
+
+
 def open_source(data: str, say: Callable[[str], None] = lambda message: None) -> Source:
     """A source by path or bundled name; a local path wins, and ``say`` is told so."""
     path = Path(data)
-    if data.startswith(BUNDLED_PREFIX) or (data in BUNDLED and not path.exists()):
+    if data.startswith(BUNDLED_PREFIX) or (data in BUNDLED and not _exists(path)):
         name = data.removeprefix(BUNDLED_PREFIX)
         if name not in BUNDLED:
             raise InputError(f"unknown bundled data set {name!r}; there is {', '.join(BUNDLED)}")
         return BUNDLED[name]()
     if data in BUNDLED:
         say(f"{data!r} is a local path, which wins over the bundled data set; for that one, say {BUNDLED_PREFIX}{data}")
-    if not path.exists():
+    if not _exists(path):
         raise InputError(
             f"{data!r} is neither a file here nor a bundled data set; there is {', '.join(BUNDLED)}, "
             "or give the path of an .npz file with the arrays features and labels"
@@ -147,6 +160,13 @@ def open_source(data: str, say: Callable[[str], None] = lambda message: None) ->
             "give an .npz file with the arrays features (n x d) and labels (n), as numpy.savez writes it"
         )
     return from_npz(path)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that no file can have
+        return False
 
 
 def _split(

@@ -104,7 +104,7 @@ class EagerEngine:
                 x=to_device(x, self.device),
                 y=y,
                 target=y if plan.target is None else plan.target[share.index].to(self.device),
-                index=share.index,
+                index=share.index.to(self.device),
                 weight=None if share.weight is None else share.weight.to(self.device),
                 total_weight=share.total_weight,
             )

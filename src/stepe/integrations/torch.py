@@ -12,11 +12,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler
 
@@ -30,7 +28,7 @@ from stepe.plan import Plan, batch_sizes
 from stepe.probe import probe
 from stepe.randomness import Stream
 from stepe.schedule import check_epochs
-from stepe.training import Row, check_groups
+from stepe.training import Row, check_batch_size, check_groups, cross_entropy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,21 +78,29 @@ class StepE:
             classes=int(given.max()) + 1,
             epochs=epochs,
             seed=seed,
-            criterion=partial(F.cross_entropy, reduction="none"),
+            criterion=cross_entropy(int(given.max()) + 1),
             noise_rate=noise_rate,
             groups=None if groups is None else check_groups(groups, len(self._samples)),
         )
         self.method = make_method(method, **method_options)
         if type(self.method).loss is not Method.loss:
             raise InputError(f"method {self.method.name!r} changes the loss, which a loader cannot do; use stepe.fit()")
+        if getattr(self.method, "softness", 0):
+            raise InputError("softness weights the samples, which a loader cannot do; use stepe.fit(), or softness=0")
         self.ledger = Ledger(self.task.n)
         self.method.start(self.task, self.ledger)
         check_view(self._samples, self.method.view)
         self.history: list[Row] = []
         self.plan: Plan | None = None
-        """what the current epoch trains on"""
+        """what the current epoch trains on; ``None`` between runs of :meth:`epochs`"""
         self._class_names = class_names or [str(label) for label in range(self.task.classes)]
-        self._names = Names.numbered(self.task.n) if ids is None else Names(list(ids), list(range(self.task.n)))
+        if len(self._class_names) < self.task.classes:
+            raise InputError(f"there are {len(self._class_names)} class names for {self.task.classes} classes")
+        self._names = Names.numbered(self.task.n)
+        if ids is not None:
+            if len(ids) != self.task.n:
+                raise InputError(f"there are {len(ids)} ids for {self.task.n} samples; give one per sample")
+            self._names = Names([str(name) for name in ids], list(range(self.task.n)))
 
     def loader(self, batch_size: int, **options: Any) -> DataLoader[Any]:
         """A ``DataLoader`` over the samples this epoch keeps; options pass through.
@@ -106,7 +112,7 @@ class StepE:
             options.setdefault("persistent_workers", True)
         probing = {key: value for key, value in options.items() if key != "worker_init_fn"}
         self._samples = DatasetSamples(self._samples.dataset, self._samples.plain, **probing)
-        sampler = _PlanSampler(self, min(batch_size, self.task.n))
+        sampler = _PlanSampler(self, check_batch_size(batch_size, self.task.n))
         # A generator of its own, so that iterating does not advance the global one.
         return DataLoader(
             DrawnDataset(self._samples.dataset), batch_sampler=sampler, generator=torch.Generator(), **options
@@ -120,23 +126,30 @@ class StepE:
         ``forward`` turns (model, batch) into one loss per sample, or into (losses, logits), if cross-entropy of
         ``model(x)`` is not yours.
         """
-        for epoch in range(len(self.history), self.task.epochs):
-            probed = self.method.wants_probe(epoch)
-            if probed:
-                self._probe(model, epoch, forward, probe_batch_size)
-            plan = self.method.plan(epoch, self.ledger)
-            if plan.weight is not None or plan.target is not None:
-                raise InputError(
-                    f"method {self.method.name!r} gives samples weights or targets, which a loader cannot carry; "
-                    "use stepe.fit(), or softness=0"
-                )
-            self.plan = plan
-            turnover = self.ledger.record_selection(plan.kept)
-            kept = int(plan.kept.sum())
-            row = {"epoch": epoch, "probed": probed, "kept": kept, "dropped": self.task.n - kept, **asdict(turnover)}
-            yield epoch
-            self.history.append(row)
+        probe_batch_size = check_batch_size(probe_batch_size, self.task.n)
+        try:
+            for epoch in range(len(self.history), self.task.epochs):
+                row = self._begin_epoch(model, epoch, forward, probe_batch_size)
+                yield epoch
+                self.history.append(row)
+        finally:
+            self.plan = None
         self._probe(model, self.task.epochs, forward, probe_batch_size)
+
+    def _begin_epoch(self, model: nn.Module, epoch: int, forward: BatchForward | None, probe_batch_size: int) -> Row:
+        probed = self.method.wants_probe(epoch)
+        if probed:
+            self._probe(model, epoch, forward, probe_batch_size)
+        plan = self.method.plan(epoch, self.ledger)
+        if plan.weight is not None or plan.target is not None:
+            raise InputError(
+                f"method {self.method.name!r} gives samples weights or targets, which a loader cannot carry; "
+                "use stepe.fit()"
+            )
+        self.plan = plan
+        turnover = self.ledger.record_selection(plan.kept)
+        kept = int(plan.kept.sum())
+        return {"epoch": epoch, "probed": probed, "kept": kept, "dropped": self.task.n - kept, **asdict(turnover)}
 
     def issues(self) -> "pd.DataFrame":
         """The samples that look wrong, most suspicious first."""
@@ -187,7 +200,7 @@ class _PlanSampler(Sampler[list[Draw]]):
     def __iter__(self) -> Iterator[list[Draw]]:
         plan = self.cleaner.plan
         if plan is None:
-            raise RunError("no epoch has begun; iterate over the loader inside `for epoch in cleaner.epochs(model):`")
+            raise RunError("no epoch is on; iterate over the loader inside `for epoch in cleaner.epochs(model):`")
         stream = Stream.named(self.cleaner.task.seed, "augment", plan.epoch)
         for share in plan.batches(self.batch_size):
             yield draws(share.index, stream)

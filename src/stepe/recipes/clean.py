@@ -1,25 +1,31 @@
 """``stepe clean``: from labels that cannot be trusted to a run folder with a model, ranked issues and a report."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
+import torch
+from torch import nn
 
 from stepe.data.noise import Noise
 from stepe.data.source import BUNDLED_PREFIX, Source, from_arrays, open_source
 from stepe.errors import InputError, RunError
 from stepe.fit import fit
-from stepe.methods import METHODS, method_class
+from stepe.ledger import Ledger
+from stepe.methods import METHODS, Task, make_method, method_class
 from stepe.models.mlp import MLP
 from stepe.randomness import Stream, seeded
 from stepe.run import About, Run, RunFolder, new_run_path, read_config
-from stepe.training import Observer, find_device
+from stepe.schedule import check_epochs
+from stepe.training import Observer, cross_entropy, find_device
 
 DEFAULT_NOISE = "symmetric:0.4"
 SIDE_BY_SIDE = ("plain", "step-e", "oracle")
+SMALL_MODEL = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ def clean(
         noise = DEFAULT_NOISE
     source = _prepare(source, noise, seed)
     request = Request(
-        data=None if isinstance(data, tuple) else (str(data) if source.bundled else str(Path(data).resolve())),
+        data=None if isinstance(data, tuple) else (source.name if source.bundled else str(Path(data).resolve())),
         methods=_choose_methods(method, source, compare),
         noise=noise,
         epochs=preset_for(source).epochs if epochs is None else epochs,
@@ -117,6 +123,7 @@ def clean(
         device=device,
     )
     _check_options(request, rho_max=rho_max, warmup=warmup, min_keep=min_keep or None)
+    _check_methods(request, source)
     out = Path(out) if out is not None else default_out("arrays" if isinstance(data, tuple) else str(data))
     return _carry_out(request, source, out, resume=False, follow=follow)
 
@@ -133,13 +140,21 @@ def resume(
     if not saved or saved.get("data") is None:
         raise RunError(f"{path} was made from arrays or by fit(); resume it there, with the same data")
     request = Request(**{**saved, "methods": tuple(saved["methods"])})
+    if "method" in changed:
+        asked = tuple(name.strip() for name in changed.pop("method").split(","))
+        if asked != request.methods[: len(asked)] and asked != ("all",):
+            changed["methods"] = asked
+    if "device" in changed and find_device(changed["device"]) == find_device(request.device):
+        del changed["device"]
     different = [f"{key} was {saved[key]!r}, not {value!r}" for key, value in changed.items() if saved[key] != value]
     if different:
         raise RunError(
             f"{path} was started with another configuration: {'; '.join(different)}. "
             "Resume it as it was, or start a new run in another folder"
         )
-    source = _prepare(open_source(saved["data"], say), request.noise, request.seed)
+    # A local path may have come to be called like the bundled data; paths are kept in full.
+    data = saved["data"] if Path(saved["data"]).is_absolute() else f"{BUNDLED_PREFIX}{saved['data']}"
+    source = _prepare(open_source(data, say), request.noise, request.seed)
     return _carry_out(request, source, path, resume=True, follow=follow)
 
 
@@ -179,20 +194,47 @@ def _check_options(request: Request, **given: Any) -> None:
         raise InputError(f"method {main!r} has no {' or '.join(ignored)}; leave it out, or choose another method")
 
 
+def _check_methods(request: Request, source: Source) -> None:
+    """What any of the methods would refuse is refused before the first of them is trained."""
+    check_epochs(request.epochs, warmup=0)
+    task = Task(
+        labels=source.labels,
+        classes=source.classes,
+        epochs=request.epochs,
+        seed=request.seed,
+        criterion=cross_entropy(source.classes),
+        noise_rate=_known_rate(request, source),
+    )
+    for name in request.methods:
+        make_method(name, **request.options(name)).start(task, Ledger(task.n))
+
+
+def _known_rate(request: Request, source: Source) -> float | None:
+    return source.noise_rate if request.noise_rate is None else request.noise_rate
+
+
 def _carry_out(request: Request, source: Source, out: Path, *, resume: bool, follow: Follow | None) -> Run:
     for position, method in enumerate(request.methods):
         path = out if position == 0 else out / "compare" / method
         if resume and (path / "summary.json").exists():
             continue
         observers = () if follow is None else (follow(method, position, len(request.methods)),)
-        _train(request, source, method, path, resume=resume, observers=observers)
+        about = About(
+            request=json.loads(json.dumps(asdict(request))) if position == 0 else {},
+            class_names=source.class_names,
+            names=source.names,
+            held_out_names=source.test_names,
+            held_out_labels=source.test_labels,
+            pictures=None if source.image_shape is None else source.pictures,
+        )
+        _train(request, source, method, RunFolder(path, about), resume=resume, observers=observers)
     run = Run(out)
     run.report()
     return run
 
 
 def _train(
-    request: Request, source: Source, method: str, path: Path, *, resume: bool, observers: tuple[Observer, ...]
+    request: Request, source: Source, method: str, folder: RunFolder, *, resume: bool, observers: tuple[Observer, ...]
 ) -> None:
     preset = preset_for(source)
     x, labels = source.x, source.labels
@@ -202,30 +244,37 @@ def _train(
         x, labels = source.clean_x, source.clean_labels
     with seeded(Stream.named(request.seed, "init")):
         model = MLP(x[0].numel(), source.classes, preset.hidden, preset.dropout)
-    about = About(
-        request=json.loads(json.dumps(asdict(request))) if path.parent.name != "compare" else {},
-        class_names=source.class_names,
-        names=source.names,
-        held_out_names=source.test_names,
-        held_out_labels=source.test_labels,
-        pictures=None if source.image_shape is None else source.pictures,
-    )
-    fit(
-        model,
-        x,
-        labels,
-        method=method,
-        epochs=request.epochs,
-        noise_rate=source.noise_rate if request.noise_rate is None else request.noise_rate,
-        test=(source.test_x, source.test_labels),
-        truth=source.truth,
-        batch_size=preset.batch_size,
-        learning_rate=preset.learning_rate,
-        weight_decay=preset.weight_decay,
-        device=request.device,
-        seed=request.seed,
-        run=RunFolder(path, about),
-        resume=resume,
-        observers=observers,
-        **request.options(method),
-    )
+    with _threads_for(model):
+        fit(
+            model,
+            x,
+            labels,
+            method=method,
+            epochs=request.epochs,
+            noise_rate=_known_rate(request, source),
+            test=(source.test_x, source.test_labels),
+            truth=source.truth,
+            batch_size=preset.batch_size,
+            learning_rate=preset.learning_rate,
+            weight_decay=preset.weight_decay,
+            device=request.device,
+            seed=request.seed,
+            run=folder,
+            resume=resume,
+            observers=observers,
+            **request.options(method),
+        )
+
+
+@contextmanager
+def _threads_for(model: nn.Module) -> Iterator[None]:
+    """One thread for small networks: on a busy machine more of them mostly wait for each other, and results then
+    do not depend on how many cores there are.
+    """
+    before = torch.get_num_threads()
+    if sum(parameter.numel() for parameter in model.parameters()) <= SMALL_MODEL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,31 @@
+import pytest
+
+from stepe import InputError
+from stepe.methods import METHODS, Method, make_method, method_class
+
+
+def test_every_method_has_a_name_a_summary_and_its_options_as_fields():
+    for name, kind in METHODS.items():
+        assert kind.name == name
+        assert kind.summary
+        assert isinstance(kind(), Method)
+        assert all(hasattr(kind(), option) for option in kind.options())
+
+
+def test_only_the_oracle_asks_for_clean_labels():
+    assert [name for name, kind in METHODS.items() if kind.trains_on == "clean"] == ["oracle"]
+
+
+def test_a_method_is_made_from_its_name_and_options_or_taken_as_it_is():
+    made = make_method("step-e", rho_max=0.2, sticky=True)
+    assert (made.rho_max, made.sticky) == (0.2, True)
+    assert make_method(made) is made
+
+
+def test_unknown_names_and_options_are_refused_with_the_choice():
+    with pytest.raises(InputError, match=r"unknown method 'stepe'; choose one of step-e, plain, oracle"):
+        method_class("stepe")
+    with pytest.raises(InputError, match=r"'plain' has no option rho_max; it takes: none"):
+        make_method("plain", rho_max=0.1)
+    with pytest.raises(InputError, match=r"no option a, b; it takes: .*keep_start"):
+        make_method("self-paced", b=1, a=2)

@@ -1,0 +1,47 @@
+"""Small runs that the report's tests share."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stepe
+
+NASTY = ("<script>alert(1)</script>", '"><b>bold</b> & $x^2$', "{{ 7 * 7 }} ワイン")
+
+
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory: pytest.TempPathFactory) -> stepe.Run:
+    """Pictures, planted noise, and plain training and the oracle beside it."""
+    return stepe.clean("digits", epochs=3, out=tmp_path_factory.mktemp("runs") / "digits", device="cpu")
+
+
+@pytest.fixture(scope="session")
+def plain_run(tmp_path_factory: pytest.TempPathFactory) -> stepe.Run:
+    """A method that drops nothing, alone."""
+    out = tmp_path_factory.mktemp("runs") / "plain"
+    return stepe.clean("digits", method="plain", compare=False, epochs=2, out=out, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def features_run(tmp_path_factory: pytest.TempPathFactory) -> stepe.Run:
+    """No pictures, no truth, and class names that mean harm."""
+    draw = np.random.default_rng(0)
+    label = draw.integers(0, 3, 150)
+    x = 3 * draw.normal(size=(3, 5))[label] + draw.normal(size=(150, 5))
+    wrong = draw.random(150) < 0.15
+    names = np.array(NASTY)[np.where(wrong, (label + 1) % 3, label)]
+    out = tmp_path_factory.mktemp("runs") / "features"
+    return stepe.clean((x, names), rho_max=0.2, epochs=5, out=out, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def fitted_run(tmp_path_factory: pytest.TempPathFactory) -> stepe.Run:
+    """What fit() leaves for a model of one's own: no test data, no names, no request."""
+    import torch
+
+    draw = torch.Generator().manual_seed(0)
+    x, y = torch.randn(60, 4, generator=draw), torch.randint(3, (60,), generator=draw)
+    path: Path = tmp_path_factory.mktemp("runs") / "fitted"
+    stepe.fit(torch.nn.Linear(4, 3), x, y, rho_max=0.3, epochs=2, run=path, device="cpu")
+    return stepe.Run(path)
