@@ -81,7 +81,8 @@ def make_schedule(
     if shape == "auto":
         shape = "early" if epochs < SHORT_RUN and ramp_end is None else "linear"
     if shape == "early":
-        shape, ramp_end = "linear", warmup + (epochs - warmup) // 2 if ramp_end is None else ramp_end
+        # Without a warm-up the first epoch still drops nothing: its model is untrained.
+        shape, ramp_end = "linear", max(warmup + (epochs - warmup) // 2, 1) if ramp_end is None else ramp_end
     if isinstance(shape, str):
         if shape not in SHAPES:
             raise InputError(f"unknown schedule {shape!r}; choose one of auto, early, {', '.join(SHAPES)}")

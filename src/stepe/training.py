@@ -18,12 +18,14 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from stepe.data.samples import Samples, TensorSamples, as_samples, as_tensor, integer_labels, read_labels
 from stepe.engine.eager import AMP_TYPES, EagerEngine
 from stepe.engine.rate import ProgressRate, Rate, RateShape, TorchRate
+from stepe.engine.resident import ResidentEngine
 from stepe.errors import InputError
 from stepe.issues import flags
 from stepe.ledger import Ledger, Observation
 from stepe.methods import Criterion, Method, Task
 from stepe.metrics import Truth, auroc, detection
 
+ENGINES: dict[str, type[EagerEngine]] = {"eager": EagerEngine, "resident": ResidentEngine}
 Row = dict[str, Any]
 """one line of the history"""
 
@@ -186,11 +188,20 @@ def check_batch_size(batch_size: int, n: int) -> int:
     return min(batch_size, n)
 
 
-def make_optimizer(optimizer: Any, model: nn.Module, learning_rate: float | None, weight_decay: float) -> Optimizer:
+def engine_class(name: str) -> type[EagerEngine]:
+    """An engine by name."""
+    if name not in ENGINES:
+        raise InputError(f"unknown engine {name!r}; choose one of {', '.join(ENGINES)}")
+    return ENGINES[name]
+
+
+def make_optimizer(
+    optimizer: Any, model: nn.Module, learning_rate: float | None, weight_decay: float, *, fused: bool = False
+) -> Optimizer:
     """The user's optimizer, or the paper's: SGD with Nesterov momentum 0.9."""
     if optimizer is None:
         rate = 0.1 if learning_rate is None else learning_rate
-        return SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=weight_decay, nesterov=True)
+        return SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=weight_decay, nesterov=True, fused=fused)
     if learning_rate is not None:
         raise InputError("give the learning rate to your own optimizer, not to fit()")
     made = optimizer(model.parameters()) if callable(optimizer) else optimizer

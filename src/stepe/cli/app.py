@@ -280,7 +280,7 @@ def explain(
 
 @app.command()
 def compare(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Two or more run folders.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Two or more run folders.")],
     out: Annotated[Path, typer.Option(help="Where the curves go: .svg, .png or .pdf.")] = Path("comparison.svg"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the summaries as JSON; draw nothing.")] = False,
 ) -> None:

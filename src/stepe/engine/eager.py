@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from stepe.data.samples import Samples
 from stepe.engine.rate import Rate
+from stepe.engine.steps import Awaitable, Steps, exhaust
 from stepe.ledger import Observation
 from stepe.methods.base import Batch, Method, Task, View
 from stepe.plan import Plan
@@ -64,6 +65,14 @@ class EagerEngine:
         """Judge other samples, for example held-out ones, as they come."""
         return self._judge_all(samples, labels, Stream.named(self.task.seed, "judge"), "augmented", False)
 
+    def mark(self) -> Awaitable | None:
+        """What to wait for until all work launched so far is done; ``None`` where launching is doing."""
+        if self.device.type != "cuda":
+            return None
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
     def _judge_all(
         self, samples: Samples, labels: Tensor, stream: Stream, view: View, probabilities: bool
     ) -> Observation:
@@ -92,6 +101,10 @@ class EagerEngine:
 
     def train(self, plan: Plan, method: Method) -> float:
         """Train one epoch as planned; returns the mean training loss."""
+        return exhaust(self.train_steps(plan, method))
+
+    def train_steps(self, plan: Plan, method: Method) -> Steps[float]:
+        """The same, step by step."""
         self.model.train()
         shares = plan.batches(self.batch_size)
         stream = Stream.named(self.task.seed, "augment", plan.epoch)
@@ -114,6 +127,7 @@ class EagerEngine:
             total += self.step(method, batch) * len(share.index)
             self.learning_rate = float(self.optimizer.param_groups[0]["lr"])
             self.rate.after_step((plan.epoch + (share.step + 1) / len(shares)) / plan.epochs)
+            yield None
         return float(total) / sum(len(share.index) for share in shares)
 
     def step(self, method: Method, batch: Batch) -> Tensor:

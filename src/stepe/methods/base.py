@@ -10,7 +10,7 @@ checkpoints save. To add one: a file in this folder, and a line in the registry 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -42,6 +42,8 @@ class Task:
     """known share of wrong labels, one number"""
     groups: Tensor | None = None
     """one integer per sample for the group floor; ``None``: the class"""
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    """where the loss is computed: state that it reads lives there"""
 
     @property
     def n(self) -> int:

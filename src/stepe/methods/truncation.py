@@ -37,7 +37,7 @@ class Truncation(Method):
         if self.threshold == "first-epoch" and task.epochs == 1:
             raise InputError("threshold='first-epoch' needs 2 epochs or more and this run has 1; use 'untrained'")
         self._drop_max = resolve_drop_max(self.rho_max, task.noise_rate)
-        self._tau = torch.tensor(float("inf"))
+        self._tau = torch.tensor(float("inf"), device=task.device)
 
     def wants_probe(self, epoch: int) -> bool:
         """Once: before training, or after the first epoch."""
@@ -61,4 +61,4 @@ class Truncation(Method):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore rho_max and the threshold."""
         self._drop_max = state["drop_max"]
-        self._tau = state["tau"]
+        self._tau.copy_(state["tau"])

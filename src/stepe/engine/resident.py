@@ -1,0 +1,218 @@
+"""The resident engine: images stay on the GPU, and a whole training step is one CUDA graph.
+
+Gather, augmentation, forward, backward, update and the per-sample losses replay without a single host input: the
+epoch's order, learning rates and random draws lie in device buffers, and the step's position in them is a device
+counter. The ragged last batch runs the same code outside the graph. On a CPU everything does.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stepe.data.augment import ResidentAugment
+from stepe.data.samples import Samples, TensorSamples
+from stepe.engine.eager import EagerEngine
+from stepe.engine.steps import Steps
+from stepe.errors import InputError
+from stepe.methods.base import Batch, Method, Task
+from stepe.plan import Plan
+from stepe.randomness import Stream
+
+WARM_UP_STEPS = 3
+"""before a capture: libraries choose their kernels and allocate their workspaces"""
+
+
+@dataclass
+class _Epoch:
+    """What a step reads, in buffers whose addresses a graph may hold."""
+
+    order: Tensor
+    rates: Tensor
+    drawn: Tensor | None
+    weight: Tensor | None
+    target: Tensor | None
+    cursor: Tensor
+    step: Tensor
+    total: Tensor
+
+
+class ResidentEngine(EagerEngine):
+    """Runs probes and epochs of one model whose data fits on the device."""
+
+    def __init__(self, model: nn.Module, samples: Samples, task: Task, **options: Any):
+        if not isinstance(samples, TensorSamples):
+            raise InputError("the resident engine keeps all inputs on the device: give a tensor, not a data set")
+        if samples.augment is not None and not isinstance(samples.augment, ResidentAugment):
+            raise InputError(
+                "the resident engine needs an augmentation with draw() and gather(), such as "
+                "stepe.data.augment.CropFlip; a plain function works with the eager engine"
+            )
+        if options.get("amp") == "fp16":
+            raise InputError("amp='fp16' needs a loss scale that changes with the run; use 'bf16' here")
+        if any(tensor.ndim == 4 for tensor in model.parameters()):
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        super().__init__(model, samples, task, **options)
+        if self.device.type == "cuda" and not all(group.get("fused") for group in self.optimizer.param_groups):
+            raise InputError("the resident engine needs an optimizer made with fused=True, so that a graph can hold it")
+        self._images, self._augment = samples.x, samples.augment
+        self._labels = task.labels.to(self.device)
+        self._lr = [torch.zeros((), device=self.device) for _ in self.optimizer.param_groups]
+        self.train_losses = torch.full((task.n,), float("nan"), device=self.device)
+        """per-sample losses as the last epoch's steps saw them"""
+        self._graphs: dict[tuple[bool, Any], torch.cuda.CUDAGraph] = {}
+        self._epoch: _Epoch | None = None
+        self._buffers: dict[str, Tensor] = {}
+
+    def train_steps(self, plan: Plan, method: Method) -> Steps[float]:
+        """Train one epoch as planned; yields after each launched step, and an event before it needs its results."""
+        self.model.train()
+        shares = plan.batches(self.batch_size)
+        rates = self._rates([share.progress for share in shares], plan)
+        epoch = self._load(plan, torch.cat([share.index for share in shares]), rates)
+        key = (plan.weight is not None, None if plan.target is None else plan.target.shape[1:])
+        for share in shares:
+            if self.device.type == "cuda":
+                stream = Stream.named(self.task.seed, "model", plan.epoch, share.step)
+                torch.cuda.default_generators[self.device.index or 0].manual_seed(stream.seed)
+            if self.device.type == "cuda" and len(share.index) == self.batch_size:
+                if key not in self._graphs:
+                    self._graphs[key] = self._capture(epoch, method)
+                self._graphs[key].replay()
+            else:
+                self._step(epoch, method, len(share.index))
+            yield None
+        yield self.mark()
+        return float(epoch.total) / sum(len(share.index) for share in shares)
+
+    def _rates(self, progress: list[float], plan: Plan) -> Tensor:
+        """The learning rate of every step and parameter group."""
+        table = []
+        for step, at in enumerate(progress):
+            self.rate.before_step(at)
+            table.append([float(group["lr"]) for group in self.optimizer.param_groups])
+            self.rate.after_step((plan.epoch + (step + 1) / len(progress)) / plan.epochs)
+        self.learning_rate = table[-1][0]
+        return torch.tensor(table)
+
+    def _load(self, plan: Plan, order: Tensor, rates: Tensor) -> _Epoch:
+        """Write the epoch into the buffers."""
+        n, device = self.task.n, self.device
+        if self._epoch is None:
+            drawn = None if self._augment is None else self._draw(plan)
+            self._epoch = _Epoch(
+                order=torch.zeros(n, dtype=torch.int64, device=device),
+                rates=torch.zeros(n, len(self._lr), device=device),
+                drawn=drawn,
+                weight=None,
+                target=None,
+                cursor=torch.zeros(1, dtype=torch.int64, device=device),
+                step=torch.zeros(1, dtype=torch.int64, device=device),
+                total=torch.zeros((), device=device),
+            )
+        epoch = self._epoch
+        epoch.order[: len(order)].copy_(order)
+        epoch.rates[: len(rates)].copy_(rates)
+        if epoch.drawn is not None:
+            epoch.drawn.copy_(self._draw(plan))
+        epoch.weight = self._keep("weight", plan.weight)
+        epoch.target = self._keep("target", plan.target)
+        for counter in (epoch.cursor, epoch.step, epoch.total):
+            counter.zero_()
+        return epoch
+
+    def _keep(self, name: str, values: Tensor | None) -> Tensor | None:
+        """Values in a buffer that keeps its address from epoch to epoch, also over epochs that have none."""
+        if values is None:
+            return None
+        if name not in self._buffers:
+            self._buffers[name] = torch.empty_like(values, device=self.device)
+        return self._buffers[name].copy_(values)
+
+    def _draw(self, plan: Plan) -> Tensor:
+        assert isinstance(self._augment, ResidentAugment)
+        index = torch.arange(self.task.n, device=self.device)
+        return self._augment.draw(index, Stream.named(self.task.seed, "augment", plan.epoch))
+
+    def _step(self, epoch: _Epoch, method: Method, size: int) -> None:
+        """One step of ``size`` samples, reading and advancing the device's own counters: the body of the graph."""
+        index = epoch.order[epoch.cursor + torch.arange(size, device=self.device)]
+        y = self._labels[index]
+        weight = None if epoch.weight is None else epoch.weight[index]
+        batch = Batch(
+            x=self._gather(epoch, index),
+            y=y,
+            target=y if epoch.target is None else epoch.target[index],
+            index=index,
+            weight=weight,
+            total_weight=float(size) if weight is None else weight.sum(),
+        )
+        for lr, rate in zip(self._lr, epoch.rates[epoch.step].unbind(1), strict=True):
+            lr.copy_(rate.squeeze(0))
+        for group, lr in zip(self.optimizer.param_groups, self._lr, strict=True):
+            group["lr"] = lr
+        outputs: list[Tensor] = []
+
+        def forward(x: Any) -> Tensor:
+            outputs.append(self.forward(x))
+            return outputs[-1]
+
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = method.loss(forward, batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        with torch.no_grad():
+            self.train_losses[index] = self.task.criterion(outputs[0].detach(), y).to(self.train_losses)
+            epoch.total += loss.detach() * size
+            epoch.cursor += size
+            epoch.step += 1
+
+    def _gather(self, epoch: _Epoch, index: Tensor) -> Tensor:
+        if epoch.drawn is None:
+            return self._images[index]
+        assert isinstance(self._augment, ResidentAugment)
+        return self._augment.gather(self._images, index, epoch.drawn[index])
+
+    def _capture(self, epoch: _Epoch, method: Method) -> torch.cuda.CUDAGraph:
+        """Record the step once; afterwards model, optimizer and counters are as they were."""
+        kept = self._snapshot(epoch)
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP_STEPS):
+                self._step(epoch, method, self.batch_size)
+                epoch.cursor.zero_()
+                epoch.step.zero_()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        self.optimizer.zero_grad(set_to_none=True)
+        # Other runs of a fleet are at work on their streams: only this thread's calls matter to the capture.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self._step(epoch, method, self.batch_size)
+        self._put_back(kept, epoch)
+        return graph
+
+    def _snapshot(self, epoch: _Epoch) -> list[Tensor]:
+        return [tensor.clone() for tensor in self._touched(epoch)]
+
+    def _put_back(self, kept: list[Tensor], epoch: _Epoch) -> None:
+        now = self._touched(epoch)
+        with torch.no_grad():
+            for tensor, before in zip(now, kept, strict=False):
+                tensor.copy_(before)
+            # Momentum that the warm-up made starts at zero, which is what no momentum means.
+            for tensor in now[len(kept) :]:
+                tensor.zero_()
+
+    def _touched(self, epoch: _Epoch) -> list[Tensor]:
+        """All a step writes; the optimizer's state last, since it may not exist yet."""
+        state = [
+            value
+            for group in self.optimizer.param_groups
+            for parameter in group["params"]
+            for value in self.optimizer.state.get(parameter, {}).values()
+            if isinstance(value, Tensor)
+        ]
+        counters = [epoch.cursor, epoch.step, epoch.total, self.train_losses]
+        return [*self.model.state_dict(keep_vars=True).values(), *counters, *state]
