@@ -44,8 +44,7 @@ def save(folder: Path, training: Training) -> None:
         (new / "state.json").write_text(json.dumps(state), encoding="utf-8")
         digests = {file.name: _digest(file) for file in sorted(new.iterdir())}
         (new / MANIFEST).write_text(json.dumps(digests, indent=1), encoding="utf-8")
-    for old in _saved(folder)[:-KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
+    _let_go(folder)
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
@@ -65,11 +64,17 @@ def restore(folder: Path, training: Training) -> bool:
                 _load(path, training)
             except (pickle.UnpicklingError, SafetensorError, KeyError, ValueError) as error:
                 raise RunError(f"checkpoint {path} was not written by this version of stepe: {error}") from error
+            _let_go(folder)
             return True
         warnings.warn(f"checkpoint {path} is damaged ({problem}); going back to the one before", stacklevel=2)
     if saved:
         raise RunError(f"every checkpoint in {folder} is damaged; start the run again in a new folder")
     return False
+
+
+def _let_go(folder: Path) -> None:
+    for old in _saved(folder)[:-KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _load(path: Path, training: Training) -> None:

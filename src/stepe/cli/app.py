@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 import stepe
+from stepe.cli.reproduce import reproduce
 from stepe.errors import InputError, StepeError
 from stepe.methods import METHODS
 
@@ -302,6 +303,9 @@ def compare(
     names = [_escape(f"{run.path.name} ({run.method})") for run in opened]
     console.print(comparison(opened, names, "Runs side by side"))
     console.print(f"Curves: {out}", highlight=False, soft_wrap=True, markup=False)
+
+
+app.command()(reproduce)
 
 
 def _run_path(name: str) -> Path:

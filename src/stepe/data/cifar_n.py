@@ -8,7 +8,7 @@ The files are the publishers': the folders ``cifar-10-batches-py`` and ``cifar-1
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -168,6 +168,21 @@ class CifarN:
     def noise_rate(self) -> float:
         """The share of given labels that are wrong."""
         return float(self.truth.noisy.double().mean())
+
+    def first(self, train: int | None, test: int | None) -> "CifarN":
+        """The first so many images, for a quick look; ``None`` is all of them."""
+        return replace(
+            self,
+            images=self.images[:train],
+            labels=self.labels[:train],
+            clean_labels=self.clean_labels[:train],
+            test_images=self.test_images[:test],
+            test_labels=self.test_labels[:test],
+        )
+
+    def to(self, device: torch.device) -> "CifarN":
+        """The same with its images on a device."""
+        return replace(self, images=self.images.to(device), test_images=self.test_images.to(device))
 
 
 def load(name: str, data_dir: Path | None = None, *, download: bool = True) -> CifarN:

@@ -1,7 +1,7 @@
 """The eager engine: any model, any map-style data, any device."""
 
-import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -52,7 +52,9 @@ class EagerEngine:
 
     def forward(self, x: Any) -> Tensor:
         """Outputs of the model, in full precision whatever they were computed in."""
-        with torch.autocast(self.device.type, self._amp) if self._amp else contextlib.nullcontext():
+        # No cache of cast weights: inside a graph it would outlive the step.
+        amp = torch.autocast(self.device.type, self._amp, cache_enabled=False) if self._amp else nullcontext()
+        with amp:
             outputs = self._forward(self.model, x)
         return outputs.float() if outputs.dtype in AMP_TYPES.values() else outputs
 

@@ -5,6 +5,8 @@ epoch's order, learning rates and random draws lie in device buffers, and the st
 counter. The ragged last batch runs the same code outside the graph. On a CPU everything does.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,6 +179,13 @@ class ResidentEngine(EagerEngine):
     def _capture(self, epoch: _Epoch, method: Method) -> torch.cuda.CUDAGraph:
         """Record the step once; afterwards model, optimizer and counters are as they were."""
         kept = self._snapshot(epoch)
+        graph = torch.cuda.CUDAGraph()
+        with _benchmarking():
+            self._record(graph, epoch, method)
+        self._put_back(kept, epoch)
+        return graph
+
+    def _record(self, graph: torch.cuda.CUDAGraph, epoch: _Epoch, method: Method) -> None:
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -185,16 +194,14 @@ class ResidentEngine(EagerEngine):
                 epoch.cursor.zero_()
                 epoch.step.zero_()
         torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
         self.optimizer.zero_grad(set_to_none=True)
         # Other runs of a fleet are at work on their streams: only this thread's calls matter to the capture.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self._step(epoch, method, self.batch_size)
-        self._put_back(kept, epoch)
-        return graph
 
     def _snapshot(self, epoch: _Epoch) -> list[Tensor]:
-        return [tensor.clone() for tensor in self._touched(epoch)]
+        # Detached: a live autograd node would tie the capture to the stream it was made on.
+        return [tensor.detach().clone() for tensor in self._touched(epoch)]
 
     def _put_back(self, kept: list[Tensor], epoch: _Epoch) -> None:
         now = self._touched(epoch)
@@ -216,3 +223,14 @@ class ResidentEngine(EagerEngine):
         ]
         counters = [epoch.cursor, epoch.step, epoch.total, self.train_losses]
         return [*self.model.state_dict(keep_vars=True).values(), *counters, *state]
+
+
+@contextmanager
+def _benchmarking() -> Iterator[None]:
+    """Let cuDNN try out its algorithms: worth it for a step that is captured, not for a tail of a size of its own."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = not torch.are_deterministic_algorithms_enabled()
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before

@@ -14,6 +14,7 @@ from torch import nn
 from stepe.data.noise import Noise
 from stepe.data.source import BUNDLED_PREFIX, Source, from_arrays, open_source
 from stepe.errors import InputError, RunError
+from stepe.files import sweep
 from stepe.fit import fit
 from stepe.ledger import Ledger
 from stepe.methods import METHODS, Task, make_method, method_class
@@ -217,6 +218,7 @@ def _carry_out(request: Request, source: Source, out: Path, *, resume: bool, fol
     for position, method in enumerate(request.methods):
         path = out if position == 0 else out / "compare" / method
         if resume and (path / "summary.json").exists():
+            sweep(path)
             continue
         observers = () if follow is None else (follow(method, position, len(request.methods)),)
         about = About(

@@ -1,0 +1,94 @@
+"""``stepe reproduce``: every table and figure of the paper."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from stepe.errors import InputError
+
+if TYPE_CHECKING:
+    from stepe.training import Observer
+
+TABLES = {"main": "cifar100n", "noise": "cifar100n", "per-seed": "cifar100n", "cifar10n": "cifar10n"}
+FIGURES = {"convergence": "cifar100n", "dynamics": "cifar100n", "seed-band": "cifar100n", "cifar10n": "cifar10n"}
+SMOKE = {"train_limit": 256, "test_limit": 128, "checkpoint_every": 1}
+SMOKE_EPOCHS = 3
+
+
+def reproduce(
+    table: Annotated[
+        str | None, typer.Option(help=f"Only what this table needs: {', '.join(TABLES)}.", show_default=False)
+    ] = None,
+    figure: Annotated[
+        str | None, typer.Option(help=f"Only what this figure needs: {', '.join(FIGURES)}.", show_default=False)
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="paper, or smoke: the same on a few images, in minutes on a CPU.")
+    ] = "paper",
+    seeds: Annotated[str, typer.Option(help="Comma list.")] = "13,21,42",
+    epochs: Annotated[int | None, typer.Option(help="Length of the runs; the paper's 60.", show_default=False)] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: the best there is.")] = "auto",
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where CIFAR-N lies; else $STEPE_DATA, else a cache, else downloaded.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results; a grid that was interrupted goes on.")] = Path(
+        "results/paper"
+    ),
+) -> None:
+    """Run the paper's experiments; write its tables and figures beside its own numbers.
+
+    Interrupted, it goes on where it stopped when it is called again.
+    """
+    from stepe.paper import grid, runner
+    from stepe.paper.figures import write_figures
+    from stepe.paper.tables import write_tables
+    from stepe.training import find_device
+
+    wanted = _wanted(table, figure)
+    chosen = _seeds(seeds)
+    if preset not in ("paper", "smoke"):
+        raise InputError(f"preset is {preset!r}; choose paper or smoke")
+    smoke = preset == "smoke"
+    length = epochs or (SMOKE_EPOCHS if smoke else grid.EPOCHS)
+    files = {
+        "cifar100n": lambda: grid.cifar100n(chosen, length),
+        "cifar10n": lambda: grid.cifar10n(chosen, length),
+        "sensitivity": lambda: grid.sensitivity(length),
+        "cifar-stem": lambda: grid.cifar_stem(length),
+    }
+    cells = [cell for file in wanted or files for cell in files[file]()]
+    bench = runner.Bench(find_device(device), data_dir, **(SMOKE if smoke else {}))
+    console = Console(stderr=True, emoji=False)
+    follow, live = _follow(console)
+    with live:
+        runner.carry_out(cells, out, bench, follow)
+    for path in [*write_tables(out, out / "tables"), *write_figures(out, out / "figures")]:
+        typer.echo(str(path))
+
+
+def _wanted(table: str | None, figure: str | None) -> set[str]:
+    """The result files that were asked for; none means all."""
+    for kind, name, known in (("table", table, TABLES), ("figure", figure, FIGURES)):
+        if name is not None and name not in known:
+            raise InputError(f"unknown {kind} {name!r}; choose one of {', '.join(known)}")
+    return {known[name] for name, known in ((table, TABLES), (figure, FIGURES)) if name is not None}
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(seed) for seed in text.split(","))
+    except ValueError:
+        raise InputError(f"seeds are {text!r}; write them as 13,21,42") from None
+
+
+def _follow(console: Console) -> "tuple[Callable[[str], Observer], AbstractContextManager[Any]]":
+    from stepe.cli.progress import Bars, Lines
+
+    if not console.is_terminal:
+        return (lambda name: Lines(console, name)), nullcontext()
+    bars = Bars(console)
+    return (lambda name: bars.follow(name, 0, 0)), bars.progress

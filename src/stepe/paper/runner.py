@@ -1,0 +1,224 @@
+"""Carries out the grid: whole fleets where times do not matter, one run at a time where they do.
+
+Every finished run is a file of its own, so an interrupted grid goes on where it stopped; within a run, checkpoints
+do the same.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stepe import checkpoint
+from stepe.data import cifar_n
+from stepe.data.augment import CropFlip
+from stepe.data.cifar_n import CifarN
+from stepe.engine.fleet import run_together
+from stepe.environment import describe_environment
+from stepe.files import sweep, write_text
+from stepe.fit import Job, begin
+from stepe.models.resnet import Stem, resnet18
+from stepe.paper.grid import METHODS, Cell
+from stepe.randomness import Stream, seeded
+from stepe.training import Observer, Result, Row, Training
+
+BATCH = 128
+PROBE_BATCH = 5000
+LARGEST_FLEET = 18
+FILTERS = ("self-paced", "one-shot", "step-e")
+"""methods that filter samples: the others have no noise detection to report"""
+
+Follow = Callable[[str], Observer]
+"""name of a run -> something that shows its progress"""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where the grid runs, and on how much of the data."""
+
+    device: torch.device
+    data_dir: Path | None = None
+    train_limit: int | None = None
+    test_limit: int | None = None
+    checkpoint_every: int = 20
+
+    def load(self, cell: Cell) -> CifarN:
+        """The data of a cell, its images on the device."""
+        data = cifar_n.load(f"{cell.data}:{cell.labels}", self.data_dir)
+        return data.first(self.train_limit, self.test_limit).to(self.device)
+
+
+def carry_out(cells: Sequence[Cell], out: Path, bench: Bench, follow: Follow) -> None:
+    """Run whatever is not there yet, then gather the result files."""
+    runs = out / "runs"
+    runs.mkdir(parents=True, exist_ok=True)
+    sweep(runs)
+    open_cells = [cell for cell in cells if not (runs / f"{cell.key}.json").exists()]
+    for _, group in groupby(sorted(open_cells, key=_data_of), key=_data_of):
+        todo = list(group)
+        data = bench.load(todo[0])
+        together = [cell for cell in todo if not _alone(cell, bench)]
+        for start in range(0, len(together), LARGEST_FLEET):
+            fleet = together[start : start + LARGEST_FLEET]
+            for cell, result in zip(
+                fleet, run_together([job_of(c, data, out, bench, follow) for c in fleet]), strict=True
+            ):
+                write_run(runs, cell, result, bench)
+        alone = [cell for cell in todo if _alone(cell, bench)]
+        if alone:
+            warm_up(alone[0], data, bench)
+        for cell in alone:
+            write_run(runs, cell, job_of(cell, data, out, bench, follow).finish(), bench)
+    gather(cells, out)
+
+
+def gather(cells: Sequence[Cell], out: Path) -> list[Path]:
+    """The finished runs of the grid, in one result file per table."""
+    written = []
+    for file in dict.fromkeys(cell.file for cell in cells):
+        paths = [out / "runs" / f"{cell.key}.json" for cell in cells if cell.file == file]
+        found = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+        if found:
+            result = {"runs": [run["run"] for run in found], "environment": found[-1]["environment"]}
+            written.append(out / f"{file}.json")
+            write_text(written[-1], json.dumps(result, indent=1) + "\n")
+    return written
+
+
+def _data_of(cell: Cell) -> tuple[str, str]:
+    return cell.data, cell.labels
+
+
+def _alone(cell: Cell, bench: Bench) -> bool:
+    return cell.timed and bench.device.type == "cuda"
+
+
+def job_of(cell: Cell, data: CifarN, out: Path, bench: Bench, follow: Follow, epochs: int | None = None) -> Job:
+    """A cell as a run that is ready to be carried out; ``epochs`` cuts it short, without checkpoints."""
+    with seeded(Stream.named(cell.seed, "init")):
+        model = resnet18(data.classes, stem=_stem(cell.stem))
+    method = METHODS[cell.method]
+    options = dict(cell.options)
+    if method in ("step-e", "one-shot"):
+        options["warmup"] = cell.warmup
+    labels = data.clean_labels if cell.method == "oracle" else data.labels
+    observers: tuple[Observer, ...] = (follow(cell.key),)
+    if epochs is None:
+        observers = (_Checkpoints(out / "unfinished" / cell.key, bench.checkpoint_every), *observers)
+    return begin(
+        model,
+        data.images,
+        labels,
+        method=method,
+        epochs=epochs or cell.epochs,
+        noise_rate=data.noise_rate,
+        test=(data.test_images, data.test_labels),
+        truth=data.truth,
+        batch_size=BATCH,
+        probe_batch_size=PROBE_BATCH,
+        learning_rate=0.1,
+        forward=partial(normalised, mean=_per_channel(data.mean, bench), std=_per_channel(data.std, bench)),
+        augment=CropFlip(),
+        amp="bf16" if bench.device.type == "cuda" else None,
+        engine="resident",
+        device=bench.device,
+        seed=cell.seed,
+        observers=observers,
+        **options,
+    )
+
+
+def normalised(model: nn.Module, x: Tensor, *, mean: Tensor, std: Tensor) -> Tensor:
+    """The model on bytes: scaled to [0, 1], then by the data's means and deviations."""
+    outputs: Tensor = model((x.to(torch.float32) / 255 - mean) / std)
+    return outputs
+
+
+def _per_channel(values: Sequence[float], bench: Bench) -> Tensor:
+    return torch.tensor(values, device=bench.device).view(-1, 1, 1)
+
+
+def _stem(name: str) -> Stem:
+    return "cifar" if name == "cifar" else "imagenet"
+
+
+def warm_up(cell: Cell, data: CifarN, bench: Bench) -> None:
+    """Let the device reach its clocks and cuDNN make its choices before anything is timed."""
+    job_of(cell, data, Path(), bench, lambda name: Unobserved(), epochs=1).finish()
+
+
+def write_run(runs: Path, cell: Cell, result: Result, bench: Bench) -> None:
+    """Keep a finished run."""
+    runs.mkdir(parents=True, exist_ok=True)
+    content = {
+        "run": summarise(cell, result, timed=_alone(cell, bench)),
+        "environment": describe_environment(device=str(bench.device)),
+    }
+    write_text(runs / f"{cell.key}.json", json.dumps(content) + "\n")
+
+
+def summarise(cell: Cell, result: Result, *, timed: bool) -> dict[str, Any]:
+    """A run as the result files hold it; shares in percent."""
+    summary = result.summary
+    filters = cell.method in FILTERS
+    dropped = summary["noise"]["dropped"]
+    return {
+        **cell.describe(),
+        "test_accuracy": 100 * summary["test_accuracy"],
+        "best_test_accuracy": 100 * summary["best_test_accuracy"],
+        "noise_f1": 100 * dropped["f1"] if filters else None,
+        "noise_precision": 100 * dropped["precision"] if filters else None,
+        "noise_recall": 100 * dropped["recall"] if filters else None,
+        "noise_auroc": 100 * summary["noise"]["auroc"] if filters else None,
+        "seconds_per_epoch": summary["seconds_per_epoch"] if timed else None,
+        "total_seconds": summary["seconds"] if timed else None,
+        "history": [_in_percent(row) for row in result.history],
+    }
+
+
+def _in_percent(row: Row) -> Row:
+    kept = ("epoch", "train_loss", "learning_rate", "kept", "dropped", "drop_fraction", "came", "went")
+    shares = ("test_accuracy", "precision", "recall", "f1", "auroc")
+    rounded = {name: None if row[name] is None else round(100 * row[name], 3) for name in shares}
+    return {name: row[name] for name in kept} | rounded
+
+
+class Unobserved:
+    """Shows nothing."""
+
+    def run_started(self, training: Training) -> None:
+        """Nothing to do."""
+
+    def epoch_ended(self, training: Training, row: Row) -> None:
+        """Nothing to do."""
+
+    def run_ended(self, result: Result) -> None:
+        """Nothing to do."""
+
+
+class _Checkpoints(Unobserved):
+    """Checkpoints of one run, gone when it ends."""
+
+    def __init__(self, folder: Path, every: int):
+        self.folder, self.every = folder, every
+
+    def run_started(self, training: Training) -> None:
+        """Take up where the run stopped."""
+        checkpoint.restore(self.folder, training)
+
+    def epoch_ended(self, training: Training, row: Row) -> None:
+        """Save now and then."""
+        if self.every and training.epoch % self.every == 0 and training.epoch < training.task.epochs:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            checkpoint.save(self.folder, training)
+
+    def run_ended(self, result: Result) -> None:
+        """The run's own file takes over."""
+        shutil.rmtree(self.folder, ignore_errors=True)
