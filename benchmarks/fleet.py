@@ -1,8 +1,6 @@
 """All 18 runs of the paper's main table in one fleet on one GPU. Writes results/fleet.json.
 
-The runs of the seeds that are not timed one by one are kept for `stepe reproduce`, which need not train them again.
-
-    python benchmarks/fleet.py --data-dir DATA [--out results/paper] [--report results/fleet.json]
+python benchmarks/fleet.py --data-dir DATA [--out results/fleet.json]
 """
 
 import argparse
@@ -21,14 +19,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--epochs", type=int, default=grid.EPOCHS)
-    parser.add_argument("--out", type=Path, default=Path("results/paper"))
-    parser.add_argument("--report", type=Path, default=Path("results/fleet.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/fleet.json"))
     arguments = parser.parse_args()
     bench = runner.Bench(torch.device("cuda", 0), arguments.data_dir, checkpoint_every=0)
     cells = grid.cifar100n(epochs=arguments.epochs)
     data = bench.load(cells[0])
     runner.warm_up(cells[0], data, bench)
-    jobs = [runner.job_of(cell, data, arguments.out, bench, lambda name: runner.Unobserved()) for cell in cells]
+    jobs = [
+        runner.job_of(cell, data, Path(), bench, lambda name: runner.Unobserved(), epochs=arguments.epochs)
+        for cell in cells
+    ]
     torch.cuda.synchronize()
     started = time.perf_counter()
     results = run_together(jobs)
@@ -44,8 +44,8 @@ def main() -> None:
         "peak_memory_gib": torch.cuda.max_memory_allocated() / 2**30,
         "environment": describe_environment(device="cuda"),
     }
-    arguments.report.parent.mkdir(parents=True, exist_ok=True)
-    arguments.report.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(
         f"{len(cells)} runs of {arguments.epochs} epochs: {seconds:.1f} s, {1000 * seconds / steps:.3f} ms a run-step"
     )
@@ -55,8 +55,6 @@ def main() -> None:
             f"{cell.method:12} {cell.seed:3} accuracy {100 * result.summary['test_accuracy']:.2f}"
             f"  F1 {100 * noise['dropped']['f1']:.2f}  AUROC {100 * noise['auroc']:.2f}"
         )
-        if not cell.timed:
-            runner.write_run(arguments.out / "runs", cell, result, bench)
 
 
 if __name__ == "__main__":

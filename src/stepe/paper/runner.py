@@ -66,16 +66,12 @@ def carry_out(cells: Sequence[Cell], out: Path, bench: Bench, follow: Follow) ->
         data = bench.load(todo[0])
         together = [cell for cell in todo if not _alone(cell, bench)]
         for start in range(0, len(together), LARGEST_FLEET):
-            fleet = together[start : start + LARGEST_FLEET]
-            for cell, result in zip(
-                fleet, run_together([job_of(c, data, out, bench, follow) for c in fleet]), strict=True
-            ):
-                write_run(runs, cell, result, bench)
+            run_together([job_of(cell, data, out, bench, follow) for cell in together[start : start + LARGEST_FLEET]])
         alone = [cell for cell in todo if _alone(cell, bench)]
         if alone:
             warm_up(alone[0], data, bench)
         for cell in alone:
-            write_run(runs, cell, job_of(cell, data, out, bench, follow).finish(), bench)
+            job_of(cell, data, out, bench, follow).finish()
     gather(cells, out)
 
 
@@ -111,7 +107,7 @@ def job_of(cell: Cell, data: CifarN, out: Path, bench: Bench, follow: Follow, ep
     labels = data.clean_labels if cell.method == "oracle" else data.labels
     observers: tuple[Observer, ...] = (follow(cell.key),)
     if epochs is None:
-        observers = (_Checkpoints(out / "unfinished" / cell.key, bench.checkpoint_every), *observers)
+        observers = (_Progress(cell, out, bench), *observers)
     return begin(
         model,
         data.images,
@@ -154,16 +150,6 @@ def warm_up(cell: Cell, data: CifarN, bench: Bench) -> None:
     job_of(cell, data, Path(), bench, lambda name: Unobserved(), epochs=1).finish()
 
 
-def write_run(runs: Path, cell: Cell, result: Result, bench: Bench) -> None:
-    """Keep a finished run."""
-    runs.mkdir(parents=True, exist_ok=True)
-    content = {
-        "run": summarise(cell, result, timed=_alone(cell, bench)),
-        "environment": describe_environment(device=str(bench.device)),
-    }
-    write_text(runs / f"{cell.key}.json", json.dumps(content) + "\n")
-
-
 def summarise(cell: Cell, result: Result, *, timed: bool) -> dict[str, Any]:
     """A run as the result files hold it; shares in percent."""
     summary = result.summary
@@ -203,22 +189,31 @@ class Unobserved:
         """Nothing to do."""
 
 
-class _Checkpoints(Unobserved):
-    """Checkpoints of one run, gone when it ends."""
+class _Progress(Unobserved):
+    """Keeps what a run has reached: checkpoints while it lasts, its result when it ends."""
 
-    def __init__(self, folder: Path, every: int):
-        self.folder, self.every = folder, every
+    def __init__(self, cell: Cell, out: Path, bench: Bench):
+        self.cell, self.bench = cell, bench
+        self.checkpoints = out / "unfinished" / cell.key
+        self.result = out / "runs" / f"{cell.key}.json"
 
     def run_started(self, training: Training) -> None:
         """Take up where the run stopped."""
-        checkpoint.restore(self.folder, training)
+        checkpoint.restore(self.checkpoints, training)
 
     def epoch_ended(self, training: Training, row: Row) -> None:
         """Save now and then."""
-        if self.every and training.epoch % self.every == 0 and training.epoch < training.task.epochs:
-            self.folder.parent.mkdir(parents=True, exist_ok=True)
-            checkpoint.save(self.folder, training)
+        every = self.bench.checkpoint_every
+        if every and training.epoch % every == 0 and training.epoch < training.task.epochs:
+            self.checkpoints.parent.mkdir(parents=True, exist_ok=True)
+            checkpoint.save(self.checkpoints, training)
 
     def run_ended(self, result: Result) -> None:
-        """The run's own file takes over."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """The result takes over."""
+        content = {
+            "run": summarise(self.cell, result, timed=_alone(self.cell, self.bench)),
+            "environment": describe_environment(device=str(self.bench.device)),
+        }
+        self.result.parent.mkdir(parents=True, exist_ok=True)
+        write_text(self.result, json.dumps(content) + "\n")
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
