@@ -5,6 +5,7 @@ python benchmarks/digits.py [--seeds 10] [--out results/digits.json]
 
 import argparse
 import json
+import multiprocessing
 import statistics
 import tempfile
 from pathlib import Path
@@ -23,7 +24,9 @@ SETTINGS = {
 }
 
 
-def measure(noise: str, methods: str, seed: int) -> list[dict[str, object]]:
+def measure(job: tuple[str, int]) -> list[dict[str, object]]:
+    noise, seed = job
+    methods = SETTINGS[noise]
     with tempfile.TemporaryDirectory() as folder:
         run = stepe.clean(
             "bundled:digits",
@@ -84,12 +87,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--out", type=Path, default=Path("results/digits.json"))
+    parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
-    rows = []
-    for noise, methods in SETTINGS.items():
-        for seed in range(arguments.seeds):
-            rows += measure(noise, methods, seed)
-        print(table([row for row in rows if row["noise"] == noise]), flush=True)
+    jobs = [(noise, seed) for noise in SETTINGS for seed in range(arguments.seeds)]
+    with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
+        rows = [row for found in pool.map(measure, jobs, chunksize=1) for row in found]
+    print(table(rows))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     result = {"rows": rows, "environment": describe_environment()}
     arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

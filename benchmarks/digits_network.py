@@ -1,8 +1,8 @@
 """Choose the network for the bundled digits on a hold-out. Writes results/digits-network.json.
 
 A fifth of the *training* part is held out anew for every seed; the test part is never read. What is wanted is a
-network that does not learn wrong labels by heart within the warm-up: high accuracy of Step-E on the hold-out, and
-losses that tell the noise apart.
+network that does not learn wrong labels by heart within the warm-up: high accuracy of Step-E on the hold-out and
+losses that tell the noise apart at 40% noise, and few false flags at 2%.
 
     python benchmarks/digits_network.py [--seeds 8] [--processes 2] [--out results/digits-network.json]
 """
@@ -24,37 +24,34 @@ from stepe.models.mlp import MLP
 from stepe.randomness import Stream, seeded
 from stepe.recipes.clean import Preset
 
-NOISE = Noise("symmetric", 0.4)
+NOISES = (Noise("symmetric", 0.4), Noise("symmetric", 0.02))
 # Seeds of the choice are other seeds than those of the final measurement.
 FIRST_SEED = 1000
 
 FAST = Preset(hidden=(256, 256), dropout=0.0, learning_rate=0.05, batch_size=128, weight_decay=5e-4)
 SLOW = replace(FAST, hidden=(512, 512), dropout=0.5)
+DEEP = replace(SLOW, hidden=(512, 512, 512))
 CANDIDATES = [
-    *(replace(FAST, dropout=dropout) for dropout in (0.0, 0.2, 0.3, 0.5, 0.6, 0.7)),
-    replace(FAST, hidden=(512,), dropout=0.3),
-    *(replace(SLOW, dropout=dropout) for dropout in (0.3, 0.5, 0.6, 0.7, 0.75, 0.8)),
-    *(replace(SLOW, learning_rate=rate) for rate in (0.02, 0.1, 0.2)),
-    *(replace(SLOW, weight_decay=decay) for decay in (2e-3, 5e-3)),
-    *(replace(SLOW, hidden=hidden) for hidden in ((1024,), (1024, 512), (512, 512, 512))),
-    replace(SLOW, batch_size=64),
-    replace(SLOW, batch_size=64, learning_rate=0.02),
-    replace(SLOW, batch_size=256, learning_rate=0.1),
+    FAST,
+    replace(FAST, dropout=0.3),
+    replace(FAST, dropout=0.5),
+    *(replace(SLOW, dropout=dropout) for dropout in (0.3, 0.5, 0.6, 0.7)),
+    *(replace(SLOW, learning_rate=rate) for rate in (0.02, 0.1)),
+    replace(SLOW, weight_decay=2e-3),
     replace(SLOW, dropout=0.7, learning_rate=0.1),
-    replace(SLOW, dropout=0.7, batch_size=64),
-    replace(SLOW, dropout=0.7, hidden=(1024, 1024)),
-    replace(SLOW, dropout=0.7, hidden=(1024, 512)),
-    replace(SLOW, dropout=0.6, hidden=(512, 512, 512)),
+    replace(SLOW, hidden=(1024, 512)),
+    *(replace(DEEP, dropout=dropout) for dropout in (0.4, 0.5, 0.6)),
+    replace(DEEP, learning_rate=0.02),
 ]
 
 
-def measure(job: tuple[Preset, int]) -> dict[str, object]:
-    preset, seed = job
+def measure(job: tuple[Preset, Noise, int]) -> dict[str, object]:
+    preset, noise, seed = job
     torch.set_num_threads(1)
     source = digits()
     order = Stream.named(seed, "hold-out").shuffle(torch.arange(len(source.labels)))
     held_out, rest = order[: len(order) // 5], order[len(order) // 5 :]
-    planted = NOISE.plant(source.x[rest], source.labels[rest], source.classes, seed)
+    planted = noise.plant(source.x[rest], source.labels[rest], source.classes, seed)
     with seeded(Stream.named(seed, "init")):
         model = MLP(64, source.classes, preset.hidden, preset.dropout)
     summary = stepe.fit(
@@ -62,7 +59,7 @@ def measure(job: tuple[Preset, int]) -> dict[str, object]:
         planted.x,
         planted.labels,
         epochs=preset.epochs,
-        noise_rate=NOISE.rate,
+        noise_rate=noise.rate,
         test=(source.x[held_out], source.labels[held_out]),
         truth=stepe.Truth(planted.noisy),
         batch_size=preset.batch_size,
@@ -73,10 +70,12 @@ def measure(job: tuple[Preset, int]) -> dict[str, object]:
     ).summary
     return {
         **asdict(preset),
+        "noise": f"{noise.kind}:{noise.rate}",
         "seed": seed,
         "hold_out_accuracy": summary["test_accuracy"],
         "dropped_f1": summary["noise"]["dropped"]["f1"],
-        "flagged_f1": summary["noise"]["flagged"]["f1"],
+        "flagged_precision": summary["noise"]["flagged"]["precision"],
+        "flagged_recall": summary["noise"]["flagged"]["recall"],
         "auroc": summary["noise"]["auroc"],
         "seconds": summary["seconds"],
     }
@@ -89,16 +88,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/digits-network.json"))
     arguments = parser.parse_args()
     seeds = range(FIRST_SEED, FIRST_SEED + arguments.seeds)
+    jobs = [(preset, noise, seed) for preset in CANDIDATES for noise in NOISES for seed in seeds]
     with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
-        rows = pool.map(measure, [(preset, seed) for preset in CANDIDATES for seed in seeds], chunksize=1)
-    for position, preset in enumerate(CANDIDATES):
-        mine = rows[position * arguments.seeds : (position + 1) * arguments.seeds]
+        rows = pool.map(measure, jobs, chunksize=1)
+    for start in range(0, len(rows), arguments.seeds):
+        mine = rows[start : start + arguments.seeds]
+        preset, noise, _ = jobs[start]
         figures = {
             key: statistics.mean(row[key] for row in mine)
-            for key in ("hold_out_accuracy", "dropped_f1", "flagged_f1", "auroc", "seconds")
+            for key in ("hold_out_accuracy", "dropped_f1", "flagged_precision", "flagged_recall", "auroc", "seconds")
         }
         changed = {key: value for key, value in asdict(preset).items() if value != getattr(FAST, key)}
-        print(" ".join(f"{key} {value:.4f}" for key, value in figures.items()), changed or "as it is", flush=True)
+        print(noise.rate, " ".join(f"{key} {value:.4f}" for key, value in figures.items()), changed, flush=True)
     result = {"rows": rows, "environment": describe_environment()}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -51,6 +51,22 @@ def test_flagged_is_dropped_and_predicted_differently():
     assert flags(ledger).tolist() == [True, False, False, False]
 
 
+def test_a_label_the_model_long_agreed_with_is_not_flagged():
+    ledger = Ledger(2)
+    for margins in ([-1.0, 2.0], [-1.0, 2.0], [-1.0, -1.0]):
+        ledger.record_probe(Observation(torch.ones(2), margin=torch.tensor(margins)))
+    ledger.record_selection(torch.tensor([False, False]))
+    assert flags(ledger).tolist() == [True, False]
+
+
+def test_one_agreement_in_ten_probes_does_not_clear_a_label():
+    ledger = Ledger(1)
+    for margin in [1.0] + [-1.0] * 9:
+        ledger.record_probe(Observation(torch.ones(1), margin=torch.tensor([margin])))
+    ledger.record_selection(torch.tensor([False]))
+    assert flags(ledger).tolist() == [True]
+
+
 def test_a_model_undecided_between_two_classes_does_not_speak_against_the_label():
     assert flags(judged(margin=[0.0], dropped=[True])).tolist() == [False]
 

@@ -1,7 +1,7 @@
 """From a ledger to advice: which labels to look at first, and what they might be instead.
 
 *Dropped* is a training decision, *flagged* is advice. rho_max lies above the noise rate by design, so the dropped set
-holds clean samples too; a dropped sample that the model still agrees with is no suspect.
+holds clean samples too; a dropped sample that the model agrees with, or agreed with for long, is no suspect.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,9 @@ import torch
 from torch import Tensor
 
 from stepe.ledger import Ledger, Observation
+
+CONTRADICTED = 0.9
+"""share of its probes in which a flagged sample was predicted differently from its label"""
 
 COLUMNS = (
     "rank",
@@ -47,10 +50,15 @@ class Names:
 
 
 def flags(ledger: Ledger) -> Tensor:
-    """Which samples to advise people to look at: dropped, and predicted differently from the given label."""
+    """Which samples to advise people to look at: dropped, and contradicted by the model, in the end and before.
+
+    A hard sample that was dropped is soon contradicted too, for nobody teaches it any more; a wrong label was
+    contradicted all along. So the prediction must differ from the label in most probes, not only in the last.
+    """
     margin = ledger["margin"]
+    often = ledger["times_contradicted"] >= CONTRADICTED * ledger["times_probed"]
     # Without logits there is no prediction to disagree with: the drop alone has to do.
-    return ledger["dropped"] & ((margin < 0) | torch.isnan(margin))
+    return ledger["dropped"] & (((margin < 0) & often) | torch.isnan(margin))
 
 
 def training_table(
@@ -147,4 +155,4 @@ def _reason(flagged: bool, dropped: bool, dropped_share: float, suggested: str, 
     often = f"dropped in {dropped_share:.0%} of the epochs after the warm-up"
     if flagged:
         return f"{often}; the model says {suggested} ({confidence:.0%})" if suggested else f"{often} for a high loss"
-    return "dropped for a high loss, but the model agrees with the label" if dropped else ""
+    return "dropped for a high loss, but the model agrees, or long agreed, with the label" if dropped else ""

@@ -58,6 +58,7 @@ class Ledger:
         self.add_column("dropped", torch.bool, False)
         self.add_column("drop_count", torch.int32, 0)
         self.add_column("times_probed", torch.int32, 0)
+        self.add_column("times_contradicted", torch.int32, 0)
 
     def add_column(self, name: str, dtype: torch.dtype, fill: float, *, width: int | None = None) -> Tensor:
         """Declare a column of n entries (or n rows of ``width``); an existing one is left as it is."""
@@ -89,6 +90,8 @@ class Ledger:
             values = getattr(seen, name)
             if values is not None:
                 self[name] = values
+        if seen.margin is not None:
+            self.columns["times_contradicted"] += self["margin"] < 0
         if seen.given_probability is not None:
             self._remember_trust(seen.given_probability.to(self.device))
 

@@ -33,8 +33,8 @@ SMALL_MODEL = 1_000_000
 class Preset:
     """A network and how it is trained; the defaults were chosen on a hold-out (``benchmarks/digits_network.py``)."""
 
-    hidden: tuple[int, ...] = (512, 512)
-    dropout: float = 0.7
+    hidden: tuple[int, ...] = (512, 512, 512)
+    dropout: float = 0.5
     learning_rate: float = 0.05
     batch_size: int = 128
     weight_decay: float = 5e-4

@@ -221,7 +221,7 @@ def facts(run: "Run") -> list[Fact]:
         dropped = summary["dropped"]
         note = f"{share(dropped / summary['samples'])} of the samples, in the last epoch"
         found.append(Fact("Dropped", f"{dropped:,}", note))
-        found.append(Fact("Flagged", f"{summary['flagged']:,}", "dropped, and the model contradicts the label"))
+        found.append(Fact("Flagged", f"{summary['flagged']:,}", "dropped, and contradicted by the model throughout"))
     found.append(Fact("Training", f"{summary['epochs']} epochs", f"{duration(summary['seconds'])}, seed {fit['seed']}"))
     return found
 
