@@ -35,9 +35,13 @@ def reproduce(
     data_dir: Annotated[
         Path | None, typer.Option(help="Where CIFAR-N lies; else $STEPE_DATA, else a cache, else downloaded.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results; a grid that was interrupted goes on.")] = Path(
-        "results/paper"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the results; an interrupted grid goes on there. By default results/, then the preset.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Run the paper's experiments; write its tables and figures beside its own numbers.
 
@@ -46,6 +50,7 @@ def reproduce(
     from stepe.paper import grid, runner
     from stepe.paper.figures import write_figures
     from stepe.paper.tables import write_tables
+    from stepe.schedule import check_epochs
     from stepe.training import find_device
 
     wanted = _wanted(table, figure)
@@ -53,7 +58,9 @@ def reproduce(
     if preset not in ("paper", "smoke"):
         raise InputError(f"preset is {preset!r}; choose paper or smoke")
     smoke = preset == "smoke"
-    length = epochs or (SMOKE_EPOCHS if smoke else grid.EPOCHS)
+    length = (SMOKE_EPOCHS if smoke else grid.EPOCHS) if epochs is None else epochs
+    check_epochs(length, warmup=1)  # before any run: the shortest that has something to drop
+    out = Path("results", preset) if out is None else out
     files = {
         "cifar100n": lambda: grid.cifar100n(chosen, length),
         "cifar10n": lambda: grid.cifar10n(chosen, length),
@@ -66,7 +73,7 @@ def reproduce(
     follow, live = _follow(console)
     with live:
         runner.carry_out(cells, out, bench, follow)
-    for path in [*write_tables(out, out / "tables"), *write_figures(out, out / "figures")]:
+    for path in [*write_tables(out, out), *write_figures(out, out)]:
         typer.echo(str(path))
 
 
@@ -80,7 +87,7 @@ def _wanted(table: str | None, figure: str | None) -> set[str]:
 
 def _seeds(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(seed) for seed in text.split(","))
+        return tuple(dict.fromkeys(int(seed) for seed in text.split(",")))
     except ValueError:
         raise InputError(f"seeds are {text!r}; write them as 13,21,42") from None
 
