@@ -151,7 +151,6 @@ def test_held_out_samples_stand_below_the_training_samples(train, tmp_path, blob
     about = About(
         names=Names([f"row {i}" for i in range(97)], list(range(97))),
         held_out_names=Names(["t1", "t2", "t3"], [97, 98, 99], "test"),
-        held_out_labels=blobs.clean[:3],
     )
     train(RunFolder(tmp_path / "run", about), test=(blobs.x[:3], blobs.clean[:3]))
     samples = Run(tmp_path / "run").samples

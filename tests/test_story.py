@@ -59,7 +59,6 @@ def run(tmp_path, blobs, make_model) -> Run:
     about = stepe.run.About(
         names=stepe.run.Names([f"s{i}" for i in range(97)], list(range(97))),
         held_out_names=stepe.run.Names(["s5", "t1"], [5, 1], "test"),
-        held_out_labels=blobs.clean[:2],
     )
     stepe.fit(
         make_model(),

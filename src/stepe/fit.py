@@ -250,8 +250,8 @@ def _run(
             observer.epoch_ended(training, row)
 
     yield from _probe(training)  # the last word on every sample comes from the finished model
-    held_out = None if test is None else engine.judge(*test)
-    result = Result(training, summarise(training, truth), held_out)
+    last_look = None if test is None else engine.judge(*test)
+    result = Result(training, summarise(training, truth), last_look, None if test is None else test[1])
     for observer in observers:
         observer.run_ended(result)
     return result

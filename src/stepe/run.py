@@ -46,7 +46,6 @@ class About:
     class_names: list[str] | None = None
     names: Names | None = None
     held_out_names: Names | None = None
-    held_out_labels: Tensor | None = None
     pictures: Callable[[Tensor], npt.NDArray[np.uint8]] | None = None
     """sample indices -> their pictures (k x height x width, or with channels last), if they have any"""
 
@@ -160,10 +159,10 @@ class RunFolder:
         names = about.names or Names.numbered(training.ledger.n)
         after_warmup = training.task.epochs - getattr(training.method, "warmup_epochs", 0)
         table = pd.DataFrame(training_table(training.ledger, training.task.labels, class_names, names, after_warmup))
-        if result.held_out is None or about.held_out_labels is None:
+        if result.held_out is None or result.held_out_labels is None:
             return table
-        held_out_names = about.held_out_names or Names.numbered(len(about.held_out_labels), "test")
-        held_out = held_out_table(result.held_out, about.held_out_labels, class_names, held_out_names)
+        held_out_names = about.held_out_names or Names.numbered(len(result.held_out_labels), "test")
+        held_out = held_out_table(result.held_out, result.held_out_labels, class_names, held_out_names)
         held_out["rank"] += len(table)
         return pd.concat([table, pd.DataFrame(held_out)], ignore_index=True)
 

@@ -62,6 +62,7 @@ class Result:
     summary: dict[str, Any]
     held_out: Observation | None = None
     """what the final model says about the test samples"""
+    held_out_labels: Tensor | None = None
 
     @property
     def model(self) -> nn.Module:

@@ -1,6 +1,7 @@
 """The commands. Results go to standard output, progress and messages to standard error."""
 
 import json
+import re
 import shlex
 import sys
 import warnings
@@ -29,7 +30,7 @@ EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
 # Options that a resumed run may be given again, as long as they are the ones it was started with.
-RESUMED = ("method", "noise", "epochs", "warmup", "rho_max", "min_keep", "seed", "device")
+RESUMED = ("method", "noise", "epochs", "warmup", "rho_max", "noise_rate", "min_keep", "seed", "device")
 METHOD_NAMES = ", ".join(METHODS)
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, or [b]latest[/b].")]
 
@@ -49,9 +50,18 @@ def main() -> NoReturn:
     except Exception as error:
         if not hasattr(error, "format_message"):  # click's own errors: unknown option, missing argument...
             raise
-        message = error.format_message()
+        message = _name_value(error.format_message())
         code = _complain(message) if message else EXIT_BAD_INPUT  # without a command, the help was shown
     sys.exit(code)
+
+
+def _name_value(message: str) -> str:
+    """A value of the wrong kind is reported by its option's name alone: add what was typed."""
+    option = re.search(r"'(--[\w-]+)'", message)
+    if option and option[1] in sys.argv[:-1]:
+        typed = sys.argv[sys.argv.index(option[1]) + 1]
+        return message if typed in message else f"{message}; it was {typed!r}"
+    return message
 
 
 def _complain(message: str) -> int:
@@ -127,6 +137,10 @@ def clean(
             show_default=False,
         ),
     ] = None,
+    noise_rate: Annotated[
+        float | None,
+        typer.Option(help="Share of wrong labels, if you know it; --rho-max then follows.", show_default=False),
+    ] = None,
     min_keep: Annotated[
         float, typer.Option(help="Share of every class that is never dropped, to protect rare ones; 0 is off.")
     ] = 0.0,
@@ -186,6 +200,7 @@ def clean(
             epochs=epochs,
             warmup=warmup,
             rho_max=rho_max,
+            noise_rate=noise_rate,
             min_keep=min_keep,
             seed=seed,
             out=target,

@@ -226,7 +226,6 @@ def _carry_out(request: Request, source: Source, out: Path, *, resume: bool, fol
             class_names=source.class_names,
             names=source.names,
             held_out_names=source.test_names,
-            held_out_labels=source.test_labels,
             pictures=None if source.image_shape is None else source.pictures,
         )
         _train(request, source, method, RunFolder(path, about), resume=resume, observers=observers)
