@@ -137,8 +137,13 @@ def test_a_schedule_that_decreases_is_an_error(shape):
     "shape", [lambda progress: math.nan, Schedule(math.nan, 10, 0), Schedule(1.5, 1, 0, lambda p: 1)]
 )
 def test_a_schedule_that_gives_no_fraction_is_an_error(shape, epochs):
-    with pytest.raises(InputError, match=r"\[0, 1\)"):
+    with pytest.raises(InputError, match=r"\[0, 1\)|above rho_max"):
         make_schedule(shape, drop_max=0.4, epochs=epochs, warmup=0)
+
+
+def test_a_ready_schedule_above_rho_max_is_an_error():
+    with pytest.raises(InputError, match=r"goes up to 0\.8, above rho_max, 0\.1"):
+        make_schedule(Schedule(0.8, 6, 1), drop_max=0.1, epochs=6, warmup=1)
 
 
 @pytest.mark.parametrize("drop_max", [-0.1, 1, 1.0, 1.5, math.nan, math.inf, True, False, "0.2", None])

@@ -64,6 +64,8 @@ class Job:
 
 
 P = ParamSpec("P")
+A_JOB = "A job; its ``finish()`` trains and returns the result. :func:`fit` does both."
+A_RESULT = "The trained model with its ledger, its history and a summary."
 
 
 def begin(
@@ -109,6 +111,7 @@ def begin(
         labels: one integer per sample, if ``data`` does not bring them.
         method: a name from :data:`stepe.methods.METHODS` or a method of your own; its options follow by keyword
             (``rho_max``, ``warmup``, ``schedule``, ``memory``, ``sticky``, ``softness``, ``min_keep``, ``view``...).
+            ``oracle`` is plain training under another name: hand it the clean labels.
         noise_rate: known share of wrong labels, from which rho_max follows if it is not given.
         groups: one integer per sample for ``min_keep``; by default the class.
         test: held-out data in the same form, for the accuracy in the history. Never trained on.
@@ -138,12 +141,16 @@ def begin(
     held_out = held_out_samples(test, device, **(loader_options or {}))
     check_epochs(epochs, warmup=0)
     check_amp(amp)
+    if resume and run is None:
+        raise InputError("resume=True needs run=, the folder of the run to continue")
     batch_size = check_batch_size(batch_size, len(samples))
     probe_batch_size = check_batch_size(4 * batch_size if probe_batch_size is None else probe_batch_size, len(samples))
     if truth is not None and len(truth.noisy) != len(samples):
         raise InputError(f"the truth covers {len(truth.noisy)} samples, the data {len(samples)}")
 
     classes = int(given.max()) + 1
+    if held_out is not None and (largest := int(held_out[1].max())) >= classes:
+        raise InputError(f"label {largest} of the test data is not among the {classes} classes of the training labels")
     task = Task(
         labels=given,
         classes=classes,
@@ -179,6 +186,7 @@ def begin(
 
         folder = run if isinstance(run, RunFolder) else RunFolder(run)
         folder.prepare(resume=resume, checkpoint_every=checkpoint_every)
+        runner.try_out()
         observers = (folder, *observers)
 
     return Job(_run(training, held_out, truth, observers), device, deterministic)
@@ -190,11 +198,11 @@ def _to_the_end(begin: Callable[P, Job]) -> Callable[P, Result]:
         return begin(*args, **kwargs).finish()
 
     fit.__name__ = fit.__qualname__ = "fit"
+    fit.__doc__ = (begin.__doc__ or "").replace("Prepare to train", "Train").replace(A_JOB, A_RESULT)
     return fit
 
 
 fit = _to_the_end(begin)
-"""Train ``model`` on labels that cannot be trusted; takes what :func:`begin` takes, returns the result."""
 
 
 def _run(

@@ -30,7 +30,7 @@ def resolve_drop_max(rho_max: float | None, noise_rate: float | None) -> float:
     if noise_rate is not None:
         return drop_max_from_rate(noise_rate)
     raise InputError(
-        "rho_max is missing: say what share of the labels may be dropped at most (for example rho_max=0.2, a little "
-        "above the share of wrong labels you expect), or give noise_rate, from which it follows; "
-        "finding it automatically is not available yet"
+        "rho_max is missing: say what share of the labels may be dropped at most (rho_max=0.2, or --rho-max 0.2 on the "
+        "command line: a little above the share of wrong labels you expect), or give noise_rate, from which it "
+        "follows; finding it automatically is not available yet"
     )

@@ -157,7 +157,7 @@ class RunFolder:
         training, about = result.training, self.about
         class_names = read_config(self.path)["class_names"]
         names = about.names or Names.numbered(training.ledger.n)
-        after_warmup = training.task.epochs - getattr(training.method, "warmup_epochs", 0)
+        after_warmup = training.task.epochs - training.method.warmup_epochs
         table = pd.DataFrame(training_table(training.ledger, training.task.labels, class_names, names, after_warmup))
         if result.held_out is None or result.held_out_labels is None:
             return table

@@ -76,6 +76,8 @@ def make_schedule(
     check_epochs(epochs, warmup)
     check_drop_max(drop_max)
     if isinstance(shape, Schedule):
+        if shape.drop_max > drop_max:
+            raise InputError(f"the schedule goes up to {shape.drop_max:.4g}, above rho_max, {drop_max:.4g}; lower it")
         _check_fractions(shape, epochs)
         return shape
     if shape == "auto":

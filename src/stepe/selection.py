@@ -22,8 +22,7 @@ from stepe.errors import InputError
 from stepe.schedule import check_drop_max
 
 SAMPLE = 10_000
-
-SAMPLE = 10_000
+"""scores whose order tells roughly where the cut lies"""
 
 
 @dataclass(frozen=True)

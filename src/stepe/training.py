@@ -26,6 +26,7 @@ from stepe.methods import Criterion, Method, Task
 from stepe.metrics import Truth, auroc, detection
 
 ENGINES: dict[str, type[EagerEngine]] = {"eager": EagerEngine, "resident": ResidentEngine}
+DIGESTED = 256
 Row = dict[str, Any]
 """one line of the history"""
 
@@ -113,7 +114,7 @@ def summarise(training: Training, truth: Truth | None) -> dict[str, Any]:
     if truth is not None:
         summary["noise"] = {
             "noisy": int(truth.noisy.sum()),
-            "auroc": auroc(ledger["loss"], truth.noisy),
+            "auroc": auroc(ledger["score"], truth.noisy),
             "dropped": asdict(detection(dropped, truth.noisy)),
             "flagged": asdict(detection(flagged, truth.noisy)),
         }
@@ -285,6 +286,7 @@ def describe(method: Method, task: Task, engine: EagerEngine, amp: str | None, d
         "device": engine.device.type,
         "samples": task.n,
         "classes": task.classes,
+        "inputs": _inputs_digest(engine.samples),
         "labels": _digest(task.labels.numpy().tobytes()),
         "groups": None if task.groups is None else _digest(task.groups.cpu().numpy().tobytes()),
         "model": f"{type(engine.model).__name__} {_digest(json.dumps(shapes).encode())}",
@@ -296,6 +298,15 @@ def _comparable(value: object) -> bool | int | float | str | None:
     return (
         value if value is None or isinstance(value, bool | int | float | str) else re.sub(r" at 0x\w+", "", str(value))
     )
+
+
+def _inputs_digest(samples: Samples) -> str | None:
+    """Of some of the inputs, if they are tensors: reading all of a data set would take too long."""
+    if not isinstance(samples, TensorSamples):
+        return None
+    some = samples.x[:: max(1, len(samples) // DIGESTED)].cpu().contiguous()
+    kind = f"{tuple(samples.x.shape)} {_comparable(samples.augment)}"
+    return _digest(kind.encode() + some.view(torch.uint8).numpy().tobytes())
 
 
 def _digest(content: bytes) -> str:

@@ -257,7 +257,7 @@ def test_names_from_the_data_are_printed_as_they_are(call, tmp_path):
 # Bad input
 
 MISTAKES = {
-    "unknown data": ("clean nothing", "'nothing' is neither a file here nor a bundled data set; there is digits"),
+    "unknown data": ("clean nothing", "'nothing' is neither a file here nor a known data set; there is digits"),
     "unknown bundled data": ("clean bundled:nothing", "unknown bundled data set 'nothing'"),
     "no data": ("clean", "give DATA to clean"),
     "data and a run": ("clean digits --resume run", "give DATA to clean"),

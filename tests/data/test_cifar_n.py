@@ -1,7 +1,6 @@
 import os
 import pickle
 import shutil
-import struct
 import tarfile
 from collections.abc import Callable
 from hashlib import sha256
@@ -13,64 +12,16 @@ import torch
 
 from stepe import InputError
 from stepe.data import cifar_n
-from stepe.data.cifar_n import CIFAR10, CIFAR10N, CIFAR100, CIFAR100N, Images, load
+from stepe.data.cifar_n import CIFAR10, CIFAR10N, CIFAR100, CIFAR100N, load
 from stepe.data.download import Remote
+from tiny_cifar import BATCH, make_sets, write
 
 LABEL_FILE = {CIFAR10.folder: "CIFAR-10_human.pt", CIFAR100.folder: "CIFAR-100_human.pt"}
-BATCH = 20
-
-
-def python_2(value: object) -> bytes:
-    """The instructions that Python 2 wrote for a value, as in CIFAR's own files."""
-    match value:
-        case None:
-            return b"N"
-        case bool():
-            return b"\x88" if value else b"\x89"
-        case int():
-            return b"K" + bytes([value]) if 0 <= value < 256 else b"J" + struct.pack("<i", value)
-        case str():
-            return python_2(value.encode())
-        case bytes():
-            short = len(value) < 256
-            return (b"U" + bytes([len(value)]) if short else b"T" + struct.pack("<i", len(value))) + value
-        case tuple():
-            return b"(" + b"".join(map(python_2, value)) + b"t"
-        case list():
-            return b"](" + b"".join(map(python_2, value)) + b"e"
-        case dict():
-            return b"}(" + b"".join(python_2(item) for pair in value.items() for item in pair) + b"u"
-        case np.ndarray():
-            empty = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n" + python_2((0,)) + b"U\x01btR"
-            dtype = b"cnumpy\ndtype\n" + python_2(("u1", 0, 1)) + b"R"
-            dtype += python_2((3, "|", None, None, None, -1, -1, 0)) + b"b"
-            shape = python_2(value.shape)
-            return empty + b"(K\x01" + shape + dtype + b"\x89" + python_2(value.tobytes()) + b"tb"
-    raise TypeError(type(value))
-
-
-def write(path: Path, value: object) -> None:
-    path.write_bytes(b"\x80\x02" + python_2(value) + b".")
 
 
 def read(path: Path) -> dict:
     """For tests that change one thing in a file they wrote themselves."""
     return pickle.loads(path.read_bytes(), encoding="latin1")
-
-
-def make(folder: Path, images: Images, classes: int, draw: np.random.Generator) -> list[int]:
-    """A small set in the published format; returns the training labels."""
-    folder.mkdir(parents=True)
-    found = []
-    for file in (*images.train, images.test):
-        n = BATCH if len(images.train) > 1 or file == images.test else 5 * BATCH
-        labels = draw.integers(classes, size=n).tolist()
-        found += labels if file in images.train else []
-        pixels = draw.integers(256, size=(n, 3072), dtype=np.uint8)
-        names = [f"{i}.png" for i in range(n)]
-        write(folder / file, {"data": pixels, images.labels_key: labels, "filenames": names, "batch_label": "x"})
-    write(folder / images.meta, {images.names_key: [f"class {c}" for c in range(classes)], "num_vis": 3072})
-    return found
 
 
 @pytest.fixture
@@ -79,16 +30,7 @@ def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("STEPE_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     data = tmp_path / "data"
-    draw = np.random.default_rng(0)
-    clean = np.array(make(data / CIFAR10.folder, CIFAR10, 10, draw))
-    wrong = np.arange(len(clean)) % 5 == 0
-    columns = {key: (clean + i * wrong) % 10 for i, key in enumerate(CIFAR10N.columns.values(), start=1)}
-    columns["worse_label"] = (clean + 1) % 10
-    torch.save({"clean_label": clean, **columns}, data / "CIFAR-10_human.pt")
-    clean = np.array(make(data / CIFAR100.folder, CIFAR100, 100, draw))
-    noisy = (clean + wrong) % 100
-    extra = {"noisy_coarse_label": noisy.tolist()}
-    torch.save({"clean_label": clean, "noisy_label": noisy, **extra}, data / "CIFAR-100_human.pt")
+    make_sets(data)
     return data
 
 

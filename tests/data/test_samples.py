@@ -195,7 +195,7 @@ def test_augment_belongs_to_tensors():
 
 
 class Stored:
-    """Reading a sample fails: the labels must come from where they are stored."""
+    """Stores labels; what it returns has none."""
 
     def __init__(self, **attributes: object):
         self.__dict__.update(attributes)
@@ -204,13 +204,47 @@ class Stored:
         return 3
 
     def __getitem__(self, index: int) -> object:
-        raise AssertionError("read a sample for its label")
+        return torch.zeros(2)
 
 
 @pytest.mark.parametrize("labels", [[0, 2, 1], np.array([0, 2, 1]), torch.tensor([0, 2, 1])])
 @pytest.mark.parametrize("name", ["targets", "labels"])
 def test_stored_labels_are_found(name, labels):
     assert check_labels(read_labels(Stored(**{name: labels})), 3).tolist() == [0, 2, 1]
+
+
+@pytest.mark.parametrize("wrong", [0, 50, 99])
+def test_stored_labels_that_a_data_set_does_not_return_are_refused(wrong):
+    """The usual wrapper returns noisy labels and keeps the clean ones in ``targets``."""
+
+    class Wrapper:
+        targets = range(100)
+
+        def __len__(self) -> int:
+            return 100
+
+        def __getitem__(self, index: int) -> tuple[float, int]:
+            return 0.0, index + (index == wrong)
+
+    with pytest.raises(InputError, match=f"sample {wrong} .* label {wrong + 1}, but its own targets say {wrong}"):
+        read_labels(Wrapper())
+
+
+def test_a_few_samples_are_enough_to_check_stored_labels():
+    read = []
+
+    class Recorded:
+        targets = range(1000)
+
+        def __len__(self) -> int:
+            return 1000
+
+        def __getitem__(self, index: int) -> tuple[float, int]:
+            read.append(index)
+            return 0.0, index
+
+    read_labels(Recorded())
+    assert 2 <= len(read) <= 25
 
 
 def test_labels_are_read_sample_by_sample_where_none_are_stored():

@@ -301,7 +301,7 @@ def test_a_folder_or_file_called_digits_wins_too(tmp_path, monkeypatch, make):
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        ("digit", "'digit' is neither a file here nor a bundled data set; there is digits, or give the path of an"),
+        ("digit", "'digit' is neither a file here nor a known data set; there is digits, cifar10, "),
         ("missing.npz", "'missing.npz' is neither a file here"),
         ("bundled:mnist", "unknown bundled data set 'mnist'; there is digits"),
         ("", "'' is"),

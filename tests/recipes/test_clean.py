@@ -121,7 +121,8 @@ def test_digits_become_a_run_with_everything_in_it(tmp_path):
     assert sorted(samples["row"]) == list(range(1797))
     assert samples["rank"].tolist() != list(range(1, 1798))
     request = run.config["request"]
-    assert request["data"] == "digits"
+    assert request["name"] == "digits"
+    assert request["data"] == "bundled:digits"
     assert request["noise"] == "symmetric:0.4"
     assert request["methods"] == ["step-e", "plain", "oracle"]
 
@@ -178,10 +179,17 @@ def test_comparing_trains_plain_and_where_clean_labels_are_known_the_oracle(file
 
 
 @pytest.mark.usefixtures("_no_report")
-def test_without_noise_there_is_nothing_to_find_and_the_rate_is_known_to_be_zero(file):
-    run = clean(file, noise="none", epochs=3)
+def test_bundled_data_without_noise_is_known_to_be_clean():
+    run = clean("bundled:digits", noise="none", epochs=2, compare=False)
     assert run.summary["noise"]["noisy"] == 0
     assert run.config["fit"]["noise_rate"] == 0.0
+
+
+@pytest.mark.usefixtures("_no_report")
+def test_no_noise_planted_says_nothing_about_peoples_own_labels(file):
+    with pytest.raises(InputError, match="rho_max is missing"):
+        clean(file, noise="none", epochs=3)
+    assert "noise" not in clean(file, noise="none", rho_max=0.2, epochs=3).summary
 
 
 @pytest.mark.usefixtures("_no_report")
@@ -420,8 +428,9 @@ def test_a_file_is_found_again_from_another_folder(file, tmp_path, monkeypatch):
 def test_arrays_cannot_be_brought_back_by_anybody_else(arrays):
     with pytest.raises(StopHereError):
         clean(arrays, out="run", rho_max=0.2, epochs=3, follow=stopping("step-e", 1))
-    with pytest.raises(RunError, match=r"was made from arrays or by fit\(\); resume it there, with the same data"):
+    with pytest.raises(RunError, match=r"was made from arrays; resume it with stepe.clean"):
         resume("run")
+    assert clean(arrays, out="run", rho_max=0.2, epochs=3, resume=True).finished
 
 
 def test_what_is_no_run_cannot_be_resumed():

@@ -109,7 +109,8 @@ def clean(
         str | None,
         typer.Argument(
             metavar="DATA",
-            help="[b]digits[/b] (bundled, with planted noise), or an .npz file with the arrays features and labels.",
+            help="[b]digits[/b] (bundled, with planted noise); [b]cifar100n[/b], [b]cifar10n:worst[/b] and the like "
+            "(real human noise); or an .npz file with the arrays features and labels.",
             show_default=False,
         ),
     ] = None,
@@ -149,6 +150,10 @@ def clean(
         Path | None, typer.Option(help="Folder of the run; by default runs/DATA-N.", show_default=False)
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, or auto: the best there is.")] = "auto",
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where CIFAR-N lies; else $STEPE_DATA, else a cache, else downloaded.", show_default=False),
+    ] = None,
     compare: Annotated[
         bool | None,
         typer.Option(
@@ -205,6 +210,7 @@ def clean(
             seed=seed,
             out=target,
             device=device,
+            data_dir=data_dir,
             compare=compare,
             say=say,
             follow=follow,
@@ -255,7 +261,7 @@ def _show_result(run: stepe.Run, *, quiet: bool, as_json: bool) -> None:
     order = {name: position for position, name in enumerate(("plain", run.method, "oracle"))}
     runs_in_order = sorted([run, *run.others], key=lambda other: (order.get(other.method, 1.5), other.method))
     noise = run.config["request"]["noise"]
-    title = f"{Path(str(run.config['request']['data'])).stem}" + (f", {noise} noise" if noise else "")
+    title = run.config["request"]["name"] + (f", {noise} noise" if noise else "")
     console.print()
     console.print(comparison(runs_in_order, [other.method for other in runs_in_order], _escape(title)))
     if run.summary["flagged"]:

@@ -76,7 +76,9 @@ class Lines(Silent):
             return
         left = (time.perf_counter() - self.started) / (epoch - self.first) * (epochs - epoch)
         self.console.print(
-            f"{self.method:<12} epoch {epoch}/{epochs}  {status(row)}  about {left:.0f} s left", highlight=False
+            f"{self.method:<12} epoch {epoch}/{epochs}  {status(row)}  about {left:.0f} s left",
+            highlight=False,
+            soft_wrap=True,
         )
 
 

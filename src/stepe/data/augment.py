@@ -1,10 +1,14 @@
-"""Augmentations whose draws are functions of (seed, epoch, sample), the same in every engine."""
+"""What happens to images on their way into a network: augmentation and normalisation.
 
+The draws of an augmentation are functions of (seed, epoch, sample), the same in every engine.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from stepe.randomness import Stream
 
@@ -66,3 +70,21 @@ class CropFlip:
     def __call__(self, x: Tensor, index: Tensor, stream: Stream) -> Tensor:
         """Augment a batch of gathered images."""
         return self.gather(x, torch.arange(len(x), device=x.device), self.draw(index, stream))
+
+
+@dataclass(frozen=True)
+class Normalised:
+    """Calls a model on bytes: scaled to [0, 1], then by the data's means and deviations. A ``forward`` for ``fit``."""
+
+    mean: Tensor
+    std: Tensor
+
+    @classmethod
+    def by(cls, mean: Sequence[float], std: Sequence[float], device: torch.device) -> "Normalised":
+        """With one mean and one deviation per channel, already where the images are: a graph cannot copy them."""
+        return cls(*(torch.tensor(values, device=device).view(-1, 1, 1) for values in (mean, std)))
+
+    def __call__(self, model: nn.Module, x: Tensor) -> Tensor:
+        """Outputs of the model."""
+        outputs: Tensor = model((x.to(torch.float32) / 255 - self.mean) / self.std)
+        return outputs

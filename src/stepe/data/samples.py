@@ -2,10 +2,12 @@
 
 Two carriers, one interface. :class:`TensorSamples` keeps everything in one tensor on the training device;
 :class:`DatasetSamples` reads any map-style dataset through a ``DataLoader``, with workers. Either way a sample's
-random draws are a function of (seed, epoch, sample, purpose): workers and batch size change nothing.
+random draws are a function of (seed, epoch, sample, purpose): workers and batch size change nothing. (A data set that
+draws from a generator of its own, rather than from torch's, numpy's or random's global one, answers for itself.)
 """
 
 from collections.abc import Callable, Iterator, Sequence, Sized
+from contextlib import nullcontext
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -15,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Tens
 
 from stepe.errors import InputError
 from stepe.methods.base import View
-from stepe.randomness import Stream, seed_globals, seeded
+from stepe.randomness import Stream, preserved, seed_globals, seeded
 
 Augment = Callable[[Tensor, Tensor, Stream], Tensor]
 """(inputs, sample indices, stream) -> inputs, drawing only from the stream"""
@@ -53,6 +55,7 @@ class TensorSamples:
             yield x if self.augment is None or view == "plain" else self.augment(x, index, stream)
 
 
+SPOT_CHECKS = 20
 Draw = tuple[int, int, bool]
 """(sample index, key of its draws, whether the plain view is asked for)"""
 
@@ -68,13 +71,16 @@ class DrawnDataset(Dataset[Any]):
         return len(cast(Sized, self.dataset))
 
     def __getitem__(self, draw: Draw) -> Any:
-        index, key, wants_plain = draw
-        dataset = self.plain if wants_plain and self.plain is not None else self.dataset
-        if get_worker_info() is not None:  # a worker has no draws of its own to protect
-            seed_globals(Stream(key))
-            return dataset[index]
-        with seeded(Stream(key)):
-            return dataset[index]
+        return self.__getitems__([draw])[0]
+
+    def __getitems__(self, draws: list[Draw]) -> list[Any]:
+        """A batch, as the loader asks for it; a worker has no draws of its own to protect."""
+        with nullcontext() if get_worker_info() is not None else preserved():
+            return [self._get(*draw) for draw in draws]
+
+    def _get(self, index: int, key: int, wants_plain: bool) -> Any:
+        seed_globals(Stream(key))
+        return (self.plain if wants_plain and self.plain is not None else self.dataset)[index]
 
 
 def draws(index: Tensor, stream: Stream, *, plain: bool = False) -> list[Draw]:
@@ -168,7 +174,11 @@ def as_samples(data: Any, augment: Augment | None, plain_view: Any, **loader_opt
         return data
     if type(data) is TensorDataset:  # a subclass may do more than index its tensors
         data = data.tensors[0]
+    if isinstance(data, np.ndarray):
+        data = torch.tensor(data, dtype=torch.float32 if data.dtype == np.float64 else None)
     if isinstance(data, Tensor):
+        if plain_view is not None or loader_options:
+            raise InputError("plain_view and loader_options are for data sets; tensors need neither")
         return TensorSamples(data, augment)
     check_map_style(data)
     if augment is not None:
@@ -185,9 +195,28 @@ def read_labels(dataset: Any) -> Any:
     for name in stored:
         found = getattr(dataset, name, None)
         if isinstance(found, Sized) and len(found) == len(dataset):
+            check_returned(dataset, found, f"its own {name}")
             return found
     with seeded(Stream.named(0, "labels")):
         return [_label_of(dataset[i], i) for i in range(len(dataset))]
+
+
+def check_returned(dataset: Any, labels: Any, source: str) -> None:
+    """Compare labels with some that the data set returns: a wrapper may return others than it stores."""
+    n = len(dataset)
+    with seeded(Stream.named(0, "labels")):
+        for index in sorted({0, n - 1, *range(0, n, max(1, n // SPOT_CHECKS))}) if n else ():
+            item = dataset[index]
+            if isinstance(item, tuple | list) and len(item) > 1 and _label_of(item, index) != _plain(labels[index]):
+                raise InputError(
+                    f"sample {index} of the data set comes with the label {_label_of(item, index)!r}, but {source} "
+                    f"say {_plain(labels[index])!r}; pass the labels to train on as labels=, and have the data set "
+                    "return the same ones"
+                )
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if isinstance(label, Tensor | np.generic) else label
 
 
 def _label_of(item: Any, index: int) -> Any:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stepe.data import cifar_n
 from stepe.data.noise import Noise
 from stepe.errors import InputError
 from stepe.issues import Names
@@ -33,14 +34,19 @@ class Source:
     test_x: Tensor
     test_labels: Tensor
     test_names: Names
+    reference: str | None = None
+    """what :func:`open_source` finds it by; ``None``: arrays, which only their owner can bring again"""
     bundled: bool = False
     image_shape: tuple[int, ...] | None = None
-    """height and width (and channels), where a sample is a picture with values in [0, 1]"""
+    """height and width (and channels), where a sample is a picture: values in [0, 1], or bytes with channels first"""
+    mean: tuple[float, ...] | None = None
+    """per channel of the pictures, in [0, 1], where a network wants them normalised by it"""
+    std: tuple[float, ...] | None = None
     truth: Truth | None = None
     clean_x: Tensor | None = None
     clean_labels: Tensor | None = None
     noise_rate: float | None = None
-    """known, because it was planted"""
+    """known, because it was planted or the data set says so"""
 
     @property
     def classes(self) -> int:
@@ -49,6 +55,8 @@ class Source:
 
     def planted(self, noise: Noise | None, seed: int) -> "Source":
         """The same samples with noise; what they were before becomes the truth."""
+        if self.noise_rate:
+            raise InputError(f"{self.name} has wrong labels of its own; leave the noise out")
         if noise is None:
             truth = Truth(torch.zeros(len(self.labels), dtype=torch.bool), self.labels)
             return replace(self, truth=truth, clean_x=self.x, clean_labels=self.labels, noise_rate=0.0)
@@ -66,7 +74,10 @@ class Source:
     def pictures(self, index: Tensor) -> npt.NDArray[np.uint8]:
         """Samples as pictures."""
         assert self.image_shape is not None
-        scaled = (self.x[index].clamp(0, 1) * 255).round().to(torch.uint8)
+        x = self.x[index].cpu()
+        if x.ndim == 4:
+            return x.permute(0, 2, 3, 1).contiguous().numpy()
+        scaled = (x.clamp(0, 1) * 255).round().to(torch.uint8)
         return scaled.reshape(len(index), *self.image_shape).numpy()
 
 
@@ -82,6 +93,29 @@ def digits() -> Source:
 
 
 BUNDLED: dict[str, Callable[[], Source]] = {"digits": digits}
+
+
+def from_cifar(name: str, data_dir: Path | None = None) -> Source:
+    """CIFAR-10 or -100 with their own labels or the human ones of CIFAR-N; the clean test set is held out."""
+    data = cifar_n.load(name, data_dir)
+    return Source(
+        name=data.name.replace(":", "-"),
+        x=data.images,
+        labels=data.labels,
+        class_names=list(data.class_names),
+        names=Names.numbered(len(data.labels)),
+        test_x=data.test_images,
+        test_labels=data.test_labels,
+        test_names=Names.numbered(len(data.test_labels), "test"),
+        reference=data.name,
+        image_shape=(32, 32, 3),
+        mean=data.mean,
+        std=data.std,
+        truth=data.truth,
+        clean_x=data.images,
+        clean_labels=data.clean_labels,
+        noise_rate=data.noise_rate,
+    )
 
 
 def from_arrays(features: npt.ArrayLike, labels: npt.ArrayLike, name: str = "arrays") -> Source:
@@ -123,7 +157,8 @@ def from_npz(path: Path) -> Source:
             if missing := {"features", "labels"} - set(arrays.files):
                 found = ", ".join(arrays.files) or "nothing"
                 raise InputError(f"{path} has no array {' or '.join(sorted(missing))}; it holds {found}")
-            return from_arrays(arrays["features"], arrays["labels"], name=path.stem)
+            source = from_arrays(arrays["features"], arrays["labels"], name=path.stem)
+            return replace(source, reference=str(path.resolve()))
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, MemoryError) as error:
         raise InputError(f"{path} cannot be read as an npz file ({error}); write it with numpy.savez") from error
     except ValueError as error:
@@ -139,9 +174,11 @@ def _load_npz(path: Path) -> "np.lib.npyio.NpzFile":
     return loaded  # type: ignore[no-any-return]
 
 
-def open_source(data: str, say: Callable[[str], None] = lambda message: None) -> Source:
-    """A source by path or bundled name; a local path wins, and ``say`` is told so."""
+def open_source(data: str, say: Callable[[str], None] = lambda message: None, data_dir: Path | None = None) -> Source:
+    """A source by path or by name; a local path wins, and ``say`` is told so."""
     path = Path(data)
+    if data in cifar_n.NAMES and not _exists(path):
+        return from_cifar(data, data_dir)
     if data.startswith(BUNDLED_PREFIX) or (data in BUNDLED and not _exists(path)):
         name = data.removeprefix(BUNDLED_PREFIX)
         if name not in BUNDLED:
@@ -149,9 +186,11 @@ def open_source(data: str, say: Callable[[str], None] = lambda message: None) ->
         return BUNDLED[name]()
     if data in BUNDLED:
         say(f"{data!r} is a local path, which wins over the bundled data set; for that one, say {BUNDLED_PREFIX}{data}")
+    if data in cifar_n.NAMES:
+        say(f"{data!r} is a local path, which wins over the data set of that name")
     if not _exists(path):
         raise InputError(
-            f"{data!r} is neither a file here nor a bundled data set; there is {', '.join(BUNDLED)}, "
+            f"{data!r} is neither a file here nor a known data set; there is {', '.join([*BUNDLED, *cifar_n.NAMES])}, "
             "or give the path of an .npz file with the arrays features and labels"
         )
     if path.suffix != ".npz":
@@ -197,6 +236,7 @@ def _split(
         test_x=x[test],
         test_labels=labels[test],
         test_names=Names([str(row) for row in test.tolist()], test.tolist(), "test"),
+        reference=f"{BUNDLED_PREFIX}{name}" if bundled else None,
         bundled=bundled,
         image_shape=image_shape,
     )

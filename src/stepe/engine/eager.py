@@ -14,8 +14,8 @@ from stepe.engine.steps import Awaitable, Steps, exhaust
 from stepe.ledger import Observation
 from stepe.methods.base import Batch, Method, Task, View
 from stepe.plan import Plan
-from stepe.probe import probe
-from stepe.randomness import Stream, seed_globals
+from stepe.probe import check_losses, evaluating, probe
+from stepe.randomness import Stream, seed_globals, seeded
 
 ModelForward = Callable[[nn.Module, Any], Tensor]
 """(model, inputs) -> outputs"""
@@ -40,6 +40,8 @@ class EagerEngine:
         forward: ModelForward | None = None,
         amp: str | None = None,
     ):
+        if not model.training:  # once, here: a module that its owner froze afterwards stays frozen
+            model.train()
         self.model, self.samples, self.task = model, samples, task
         self.optimizer, self.rate, self.device = optimizer, rate, device
         self.batch_size, self.probe_batch_size = batch_size, probe_batch_size
@@ -101,13 +103,21 @@ class EagerEngine:
             probabilities=probabilities,
         )
 
+    def try_out(self) -> None:
+        """Judge a few samples, so that what does not fit together is found before anything is written."""
+        part = torch.arange(min(len(self.samples), 4))
+        stream = Stream.named(self.task.seed, "try out")
+        with evaluating(self.model), seeded(stream, self.device):
+            for x in self.samples.fetch([part], stream, "augmented"):
+                outputs = self.forward(to_device(x, self.device))
+                check_losses(self.task.criterion(outputs, self.task.labels[part].to(self.device)), len(part))
+
     def train(self, plan: Plan, method: Method) -> float:
         """Train one epoch as planned; returns the mean training loss."""
         return exhaust(self.train_steps(plan, method))
 
     def train_steps(self, plan: Plan, method: Method) -> Steps[float]:
         """The same, step by step."""
-        self.model.train()
         shares = plan.batches(self.batch_size)
         stream = Stream.named(self.task.seed, "augment", plan.epoch)
         inputs = self.samples.fetch([share.index for share in shares], stream, "augmented")

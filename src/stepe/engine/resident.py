@@ -5,6 +5,7 @@ epoch's order, learning rates and random draws lie in device buffers, and the st
 counter. The ragged last batch runs the same code outside the graph. On a CPU everything does.
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from stepe.engine.steps import Steps
 from stepe.errors import InputError
 from stepe.methods.base import Batch, Method, Task
 from stepe.plan import Plan
-from stepe.randomness import Stream
+from stepe.randomness import Stream, seed_globals
 
 WARM_UP_STEPS = 3
 """before a capture: libraries choose their kernels and allocate their workspaces"""
@@ -40,6 +41,14 @@ class _Epoch:
     total: Tensor
 
 
+_Kind = tuple[torch.Size, torch.dtype] | None
+
+
+def _kind(values: Tensor | None) -> _Kind:
+    """What a graph that reads the values depends on, other than the values."""
+    return None if values is None else (values.shape, values.dtype)
+
+
 class ResidentEngine(EagerEngine):
     """Runs probes and epochs of one model whose data fits on the device."""
 
@@ -56,47 +65,89 @@ class ResidentEngine(EagerEngine):
         if any(tensor.ndim == 4 for tensor in model.parameters()):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         super().__init__(model, samples, task, **options)
-        if self.device.type == "cuda" and not all(group.get("fused") for group in self.optimizer.param_groups):
-            raise InputError("the resident engine needs an optimizer made with fused=True, so that a graph can hold it")
+        if self.device.type == "cuda" and not all(
+            group.get("fused") and group.get("capturable", True) for group in self.optimizer.param_groups
+        ):
+            raise InputError(
+                "the resident engine needs an optimizer made with fused=True, and with capturable=True where it has "
+                "that, so that a graph can hold it"
+            )
         self._images, self._augment = samples.x, samples.augment
         self._labels = task.labels.to(self.device)
         self._lr = [torch.zeros((), device=self.device) for _ in self.optimizer.param_groups]
         self.train_losses = torch.full((task.n,), float("nan"), device=self.device)
         """per-sample losses as the last epoch's steps saw them"""
-        self._graphs: dict[tuple[bool, Any], torch.cuda.CUDAGraph] = {}
+        self._graphs: dict[tuple[_Kind, _Kind], torch.cuda.CUDAGraph] = {}
         self._epoch: _Epoch | None = None
-        self._buffers: dict[str, Tensor] = {}
+        self._buffers: dict[tuple[str, _Kind], Tensor] = {}
+        self._align_state()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up a saved state, of whichever engine."""
+        super().load_state_dict(state)
+        self._align_state()
+        self._graphs.clear()  # they hold the state that was there before
+
+    def _align_state(self) -> None:
+        """Lay the optimizer's state out as its parameters are: fused updates walk both in memory order, unchecked."""
+        for parameter, values in self.optimizer.state.items():
+            for name, value in values.items():
+                if isinstance(value, Tensor) and value.shape == parameter.shape:
+                    values[name] = torch.empty_like(parameter.detach(), dtype=value.dtype).copy_(value)
 
     def train_steps(self, plan: Plan, method: Method) -> Steps[float]:
         """Train one epoch as planned; yields after each launched step, and an event before it needs its results."""
-        self.model.train()
         shares = plan.batches(self.batch_size)
         rates = self._rates([share.progress for share in shares], plan)
+        next_rates = [group["lr"] for group in self.optimizer.param_groups]
         epoch = self._load(plan, torch.cat([share.index for share in shares]), rates)
-        key = (plan.weight is not None, None if plan.target is None else plan.target.shape[1:])
+        key = _kind(plan.weight), _kind(plan.target)
         for share in shares:
-            if self.device.type == "cuda":
-                stream = Stream.named(self.task.seed, "model", plan.epoch, share.step)
-                torch.cuda.default_generators[self.device.index or 0].manual_seed(stream.seed)
-            if self.device.type == "cuda" and len(share.index) == self.batch_size:
-                if key not in self._graphs:
-                    self._graphs[key] = self._capture(epoch, method)
+            in_graph = self.device.type == "cuda" and len(share.index) == self.batch_size
+            if in_graph and key not in self._graphs:
+                self._graphs[key] = self._capture(epoch, method)
+            # After the capture, whose warm-up draws too.
+            self._seed(Stream.named(self.task.seed, "model", plan.epoch, share.step))
+            if in_graph:
                 self._graphs[key].replay()
             else:
                 self._step(epoch, method, len(share.index))
             yield None
+        # A step leaves its own rate behind; a scheduler goes on from the one it set last.
+        for group, rate in zip(self.optimizer.param_groups, next_rates, strict=True):
+            group["lr"] = rate
         yield self.mark()
         return float(epoch.total) / sum(len(share.index) for share in shares)
 
+    def _seed(self, stream: Stream) -> None:
+        """Have dropout and its like draw under the step's name, whatever was drawn before."""
+        if self.device.type == "cuda":  # a graph draws from nothing else, and seeding the rest takes time
+            torch.cuda.default_generators[self.device.index or 0].manual_seed(stream.seed)
+        else:
+            seed_globals(stream, self.device)
+
     def _rates(self, progress: list[float], plan: Plan) -> Tensor:
         """The learning rate of every step and parameter group."""
-        table = []
-        for step, at in enumerate(progress):
-            self.rate.before_step(at)
-            table.append([float(group["lr"]) for group in self.optimizer.param_groups])
-            self.rate.after_step((plan.epoch + (step + 1) / len(progress)) / plan.epochs)
+        table, constants = [], self._constants()
+        with warnings.catch_warnings():
+            # A scheduler that runs ahead of the steps is what is wanted here.
+            warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")
+            for step, at in enumerate(progress):
+                self.rate.before_step(at)
+                table.append([float(group["lr"]) for group in self.optimizer.param_groups])
+                self.rate.after_step((plan.epoch + (step + 1) / len(progress)) / plan.epochs)
+        if self._constants() != constants:
+            raise InputError(
+                "the scheduler changes more than the learning rate, which is all that may change between steps here; "
+                "OneCycleLR and CyclicLR take cycle_momentum=False; the eager engine takes every scheduler"
+            )
         self.learning_rate = table[-1][0]
         return torch.tensor(table)
+
+    def _constants(self) -> list[dict[str, Any]]:
+        """The optimizer's settings that a graph holds as they were when it was captured."""
+        groups = self.optimizer.param_groups
+        return [{name: group[name] for name in group if name not in ("params", "lr")} for group in groups]
 
     def _load(self, plan: Plan, order: Tensor, rates: Tensor) -> _Epoch:
         """Write the epoch into the buffers."""
@@ -128,9 +179,10 @@ class ResidentEngine(EagerEngine):
         """Values in a buffer that keeps its address from epoch to epoch, also over epochs that have none."""
         if values is None:
             return None
-        if name not in self._buffers:
-            self._buffers[name] = torch.empty_like(values, device=self.device)
-        return self._buffers[name].copy_(values)
+        key = name, _kind(values)
+        if key not in self._buffers:
+            self._buffers[key] = torch.empty_like(values, device=self.device)
+        return self._buffers[key].copy_(values)
 
     def _draw(self, plan: Plan) -> Tensor:
         assert isinstance(self._augment, ResidentAugment)
@@ -142,13 +194,15 @@ class ResidentEngine(EagerEngine):
         index = epoch.order[epoch.cursor + torch.arange(size, device=self.device)]
         y = self._labels[index]
         weight = None if epoch.weight is None else epoch.weight[index]
+        total = float(size) if weight is None else weight.sum()
         batch = Batch(
             x=self._gather(epoch, index),
             y=y,
             target=y if epoch.target is None else epoch.target[index],
             index=index,
             weight=weight,
-            total_weight=float(size) if weight is None else weight.sum(),
+            # A batch that weighs nothing has a loss of 0, not 0 / 0.
+            total_weight=torch.where(total == 0, 1.0, total) if isinstance(total, Tensor) else total,
         )
         for lr, rate in zip(self._lr, epoch.rates[epoch.step].unbind(1), strict=True):
             lr.copy_(rate.squeeze(0))
@@ -222,7 +276,7 @@ class ResidentEngine(EagerEngine):
             if isinstance(value, Tensor)
         ]
         counters = [epoch.cursor, epoch.step, epoch.total, self.train_losses]
-        return [*self.model.state_dict(keep_vars=True).values(), *counters, *state]
+        return [*self.model.parameters(), *self.model.buffers(), *counters, *state]
 
 
 @contextmanager

@@ -18,7 +18,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler
 
-from stepe.data.samples import DatasetSamples, Draw, DrawnDataset, check_labels, check_view, draws, read_labels
+from stepe.data.samples import (
+    DatasetSamples,
+    Draw,
+    DrawnDataset,
+    check_labels,
+    check_returned,
+    check_view,
+    draws,
+    read_labels,
+)
 from stepe.engine.eager import to_device
 from stepe.errors import InputError, RunError
 from stepe.issues import Names, flags, training_table
@@ -72,6 +81,8 @@ class StepE:
     ):
         self._samples = DatasetSamples(dataset, plain_view)
         given = check_labels(read_labels(dataset) if labels is None else labels, len(self._samples))
+        if labels is not None:
+            check_returned(dataset, given, "the labels you gave")
         check_epochs(epochs, warmup=0)
         self.task = Task(
             labels=given,
@@ -110,8 +121,7 @@ class StepE:
         """
         if options.get("num_workers", 0) > 0:
             options.setdefault("persistent_workers", True)
-        probing = {key: value for key, value in options.items() if key != "worker_init_fn"}
-        self._samples = DatasetSamples(self._samples.dataset, self._samples.plain, **probing)
+        self._samples = DatasetSamples(self._samples.dataset, self._samples.plain, **options)
         sampler = _PlanSampler(self, check_batch_size(batch_size, self.task.n))
         # A generator of its own, so that iterating does not advance the global one.
         return DataLoader(
@@ -157,7 +167,7 @@ class StepE:
 
         if not int(self.ledger["times_probed"].max()):
             raise RunError("nothing has been probed yet; run your loop over cleaner.epochs(model) first")
-        after_warmup = self.task.epochs - getattr(self.method, "warmup_epochs", 0)
+        after_warmup = self.task.epochs - self.method.warmup_epochs
         table = pd.DataFrame(
             training_table(self.ledger, self.task.labels, self._class_names, self._names, after_warmup)
         )
@@ -175,6 +185,11 @@ class StepE:
         def judge(pair: tuple[Any, Tensor]) -> tuple[Tensor, Tensor | None, Tensor | None]:
             batch, labels = pair
             if forward is None:
+                if not isinstance(batch, list | tuple):
+                    raise InputError(
+                        f"a batch is a {type(batch).__name__}, not (inputs, labels); say how it becomes one loss per "
+                        "sample: cleaner.epochs(model, forward=lambda model, batch: ...)"
+                    )
                 logits = model(batch[0])
                 return self.task.criterion(logits, labels), logits, labels
             seen = forward(model, batch)

@@ -82,6 +82,8 @@ class Method(ABC):
     needs_probabilities: ClassVar[bool] = False
     view: View = "augmented"
     """which images the probe sees"""
+    warmup_epochs: int = 0
+    """epochs before the method may drop anything"""
     task: Task
 
     @classmethod

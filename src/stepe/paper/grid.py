@@ -41,6 +41,8 @@ class Cell:
     def key(self) -> str:
         """A name for the run's own file."""
         parts = [self.data, self.labels, self.method, str(self.seed), self.stem, self.variant or "paper"]
+        if self.epochs != EPOCHS:
+            parts.append(f"{self.epochs} epochs")  # else a short run would pass for the long one
         return "-".join(part.replace("=", "").replace(" ", "_").replace("/", "_") for part in parts)
 
     @property

@@ -7,18 +7,16 @@ do the same.
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from stepe import checkpoint
 from stepe.data import cifar_n
-from stepe.data.augment import CropFlip
+from stepe.data.augment import CropFlip, Normalised
 from stepe.data.cifar_n import CifarN
 from stepe.engine.fleet import run_together
 from stepe.environment import describe_environment
@@ -120,7 +118,7 @@ def job_of(cell: Cell, data: CifarN, out: Path, bench: Bench, follow: Follow, ep
         batch_size=BATCH,
         probe_batch_size=PROBE_BATCH,
         learning_rate=0.1,
-        forward=partial(normalised, mean=_per_channel(data.mean, bench), std=_per_channel(data.std, bench)),
+        forward=Normalised.by(data.mean, data.std, bench.device),
         augment=CropFlip(),
         amp="bf16" if bench.device.type == "cuda" else None,
         engine="resident",
@@ -131,22 +129,13 @@ def job_of(cell: Cell, data: CifarN, out: Path, bench: Bench, follow: Follow, ep
     )
 
 
-def normalised(model: nn.Module, x: Tensor, *, mean: Tensor, std: Tensor) -> Tensor:
-    """The model on bytes: scaled to [0, 1], then by the data's means and deviations."""
-    outputs: Tensor = model((x.to(torch.float32) / 255 - mean) / std)
-    return outputs
-
-
-def _per_channel(values: Sequence[float], bench: Bench) -> Tensor:
-    return torch.tensor(values, device=bench.device).view(-1, 1, 1)
-
-
 def _stem(name: str) -> Stem:
     return "cifar" if name == "cifar" else "imagenet"
 
 
 def warm_up(cell: Cell, data: CifarN, bench: Bench) -> None:
     """Let the device reach its clocks and cuDNN make its choices before anything is timed."""
+    cell = replace(cell, method="baseline", options={})  # which has no warm-up of its own that one epoch would cut off
     job_of(cell, data, Path(), bench, lambda name: Unobserved(), epochs=1).finish()
 
 
@@ -162,7 +151,7 @@ def summarise(cell: Cell, result: Result, *, timed: bool) -> dict[str, Any]:
         "noise_f1": 100 * dropped["f1"] if filters else None,
         "noise_precision": 100 * dropped["precision"] if filters else None,
         "noise_recall": 100 * dropped["recall"] if filters else None,
-        "noise_auroc": 100 * summary["noise"]["auroc"] if filters else None,
+        "noise_auroc": _percent(summary["noise"]["auroc"]) if filters else None,
         "seconds_per_epoch": summary["seconds_per_epoch"] if timed else None,
         "total_seconds": summary["seconds"] if timed else None,
         "history": [_in_percent(row) for row in result.history],
@@ -174,6 +163,11 @@ def _in_percent(row: Row) -> Row:
     shares = ("test_accuracy", "precision", "recall", "f1", "auroc")
     rounded = {name: None if row[name] is None else round(100 * row[name], 3) for name in shares}
     return {name: row[name] for name in kept} | rounded
+
+
+def _percent(share: float | None) -> float | None:
+    """``None`` stays: where all labels are wrong, or none, there is no order to judge."""
+    return None if share is None else 100 * share
 
 
 class Unobserved:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from stepe.data.augment import CropFlip, Normalised
 from stepe.data.noise import Noise
 from stepe.data.source import BUNDLED_PREFIX, Source, from_arrays, open_source
 from stepe.errors import InputError, RunError
@@ -19,6 +20,7 @@ from stepe.fit import fit
 from stepe.ledger import Ledger
 from stepe.methods import METHODS, Task, make_method, method_class
 from stepe.models.mlp import MLP
+from stepe.models.resnet import resnet18
 from stepe.randomness import Stream, seeded
 from stepe.run import About, Run, RunFolder, new_run_path, read_config
 from stepe.schedule import check_epochs
@@ -31,9 +33,10 @@ SMALL_MODEL = 1_000_000
 
 @dataclass(frozen=True)
 class Preset:
-    """A network and how it is trained; the defaults were chosen on a hold-out (``benchmarks/digits_network.py``)."""
+    """How a network is trained; the defaults were chosen on a hold-out (``benchmarks/digits_network.py``)."""
 
     hidden: tuple[int, ...] = (512, 512, 512)
+    """of the MLP; pictures in colour have a ResNet-18"""
     dropout: float = 0.5
     learning_rate: float = 0.05
     batch_size: int = 128
@@ -45,6 +48,8 @@ class Preset:
 class Request:
     """What was asked for; kept in ``config.json``, and all that is needed to resume."""
 
+    name: str
+    """what to call the data"""
     data: str | None
     """``None``: arrays, which only their owner can bring again"""
     methods: tuple[str, ...]
@@ -57,6 +62,7 @@ class Request:
     min_keep: float
     seed: int
     device: str
+    data_dir: str | None = None
 
     def options(self, method: str) -> dict[str, Any]:
         """The options a method understands."""
@@ -81,14 +87,17 @@ def clean(
     seed: int = 0,
     out: str | Path | None = None,
     device: str = "auto",
+    data_dir: str | Path | None = None,
     compare: bool | None = None,
+    resume: bool = False,
     say: Callable[[str], None] = lambda message: None,
     follow: Follow | None = None,
 ) -> Run:
     """Train on labels that cannot be trusted; find those that are probably wrong.
 
     Args:
-        data: ``"digits"``, the path of an ``.npz`` file, or a pair (features, labels).
+        data: ``"digits"``, ``"cifar100n"`` or ``"cifar10n:worst"`` and the like, the path of an ``.npz`` file, or a
+            pair (features, labels).
         method: one method, several (the first is the run, the others are compared with it), or ``"all"``.
         noise: noise to plant for an experiment, as in ``"symmetric:0.4"``, or ``"none"``. Bundled data is clean, so
             it gets 40% symmetric noise unless told otherwise; people's own data is left as it is.
@@ -99,7 +108,9 @@ def clean(
         min_keep: share of every class that is never dropped.
         seed: everything random follows from it.
         out: the run folder; by default ``runs/<data>-<n>``.
+        data_dir: where CIFAR-N lies; else it is looked for in ``$STEPE_DATA`` and a cache folder, else downloaded.
         compare: whether plain training and, where clean labels are known, the oracle are trained too.
+        resume: continue what is in ``out``, called with the same arguments.
         say: is told what a person should know.
         follow: makes an observer that shows the progress of a run.
 
@@ -107,12 +118,16 @@ def clean(
         The finished run; its folder holds everything.
     """
     find_device(device)
-    source = from_arrays(*data) if isinstance(data, tuple) else open_source(str(data), say)
-    if noise is None and source.bundled:
-        noise = DEFAULT_NOISE
+    folder = None if data_dir is None else Path(data_dir)
+    source = from_arrays(*data) if isinstance(data, tuple) else open_source(str(data), say, folder)
+    if source.bundled:
+        noise = noise or DEFAULT_NOISE
+    elif noise == "none":
+        noise = None  # nothing to plant; whether the labels are right is not known
     source = _prepare(source, noise, seed)
     request = Request(
-        data=None if isinstance(data, tuple) else (source.name if source.bundled else str(Path(data).resolve())),
+        name=source.name,
+        data=source.reference,
         methods=_choose_methods(method, source, compare),
         noise=noise,
         epochs=preset_for(source).epochs if epochs is None else epochs,
@@ -122,11 +137,12 @@ def clean(
         min_keep=min_keep,
         seed=seed,
         device=device,
+        data_dir=None if folder is None else str(folder.resolve()),
     )
     _check_options(request, rho_max=rho_max, warmup=warmup, min_keep=min_keep or None)
     _check_methods(request, source)
     out = Path(out) if out is not None else default_out("arrays" if isinstance(data, tuple) else str(data))
-    return _carry_out(request, source, out, resume=False, follow=follow)
+    return _carry_out(request, source, out, resume=resume, follow=follow)
 
 
 def resume(
@@ -139,11 +155,11 @@ def resume(
     path = Path(path)
     saved = read_config(path)["request"]
     if not saved or saved.get("data") is None:
-        raise RunError(f"{path} was made from arrays or by fit(); resume it there, with the same data")
+        raise RunError(f"{path} was made from arrays; resume it with stepe.clean((features, labels), ..., resume=True)")
     request = Request(**{**saved, "methods": tuple(saved["methods"])})
     if "method" in changed:
         asked = tuple(name.strip() for name in changed.pop("method").split(","))
-        if asked != request.methods[: len(asked)] and asked != ("all",):
+        if asked != request.methods[: len(asked)] and not (asked == ("all",) and set(request.methods) == set(METHODS)):
             changed["methods"] = asked
     if "device" in changed and find_device(changed["device"]) == find_device(request.device):
         del changed["device"]
@@ -153,20 +169,19 @@ def resume(
             f"{path} was started with another configuration: {'; '.join(different)}. "
             "Resume it as it was, or start a new run in another folder"
         )
-    # A local path may have come to be called like the bundled data; paths are kept in full.
-    data = saved["data"] if Path(saved["data"]).is_absolute() else f"{BUNDLED_PREFIX}{saved['data']}"
-    source = _prepare(open_source(data, say), request.noise, request.seed)
+    folder = None if request.data_dir is None else Path(request.data_dir)
+    source = _prepare(open_source(saved["data"], say, folder), request.noise, request.seed)
     return _carry_out(request, source, path, resume=True, follow=follow)
 
 
 def default_out(data: str) -> Path:
     """Where a run of this data goes if nobody says: ``runs/<data>-<n>``."""
-    return new_run_path(Path(data.removeprefix(BUNDLED_PREFIX)).stem)
+    return new_run_path(Path(data.removeprefix(BUNDLED_PREFIX)).stem.replace(":", "-"))
 
 
 def preset_for(source: Source) -> Preset:
-    """The network and its rate for a kind of data."""
-    return Preset()
+    """How the network for a kind of data is trained; for pictures in colour, as the paper does."""
+    return Preset() if source.mean is None else Preset(learning_rate=0.1)
 
 
 def _prepare(source: Source, noise: str | None, seed: int) -> Source:
@@ -243,8 +258,9 @@ def _train(
         assert source.clean_x is not None
         assert source.clean_labels is not None
         x, labels = source.clean_x, source.clean_labels
+    device = find_device(request.device)
     with seeded(Stream.named(request.seed, "init")):
-        model = MLP(x[0].numel(), source.classes, preset.hidden, preset.dropout)
+        model = _network(source, preset, device)
     with _threads_for(model):
         fit(
             model,
@@ -258,13 +274,33 @@ def _train(
             batch_size=preset.batch_size,
             learning_rate=preset.learning_rate,
             weight_decay=preset.weight_decay,
-            device=request.device,
+            device=device,
+            **_image_options(source, device),
             seed=request.seed,
             run=folder,
             resume=resume,
             observers=observers,
             **request.options(method),
         )
+
+
+def _network(source: Source, preset: Preset, device: torch.device) -> nn.Module:
+    if source.mean is None:
+        return MLP(source.x[0].numel(), source.classes, preset.hidden, preset.dropout)
+    # The CIFAR stem is far more accurate on small pictures, and far too slow without a GPU.
+    return resnet18(source.classes, stem="cifar" if device.type == "cuda" else "imagenet")
+
+
+def _image_options(source: Source, device: torch.device) -> dict[str, Any]:
+    if source.mean is None or source.std is None:
+        return {}
+    gpu = device.type == "cuda"
+    return {
+        "forward": Normalised.by(source.mean, source.std, device),
+        "augment": CropFlip(),
+        "amp": "bf16" if gpu else None,
+        "engine": "resident" if gpu else "eager",
+    }
 
 
 @contextmanager

@@ -157,9 +157,8 @@ def render(run: "Run") -> str:
 
 
 def data_name(run: "Run") -> str:
-    """What the data is called: a bundled name, a file, or just arrays."""
-    data = run.config["request"].get("data")
-    return "arrays" if data is None else Path(data).name
+    """What the data is called."""
+    return str(run.config["request"].get("name", "arrays"))
 
 
 def headline(run: "Run") -> str:
