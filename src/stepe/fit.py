@@ -125,8 +125,7 @@ def begin(
         forward: (model, inputs) -> logits, if calling the model is not enough.
         augment: for tensors, (inputs, indices, stream) -> inputs; a data set brings its own transforms.
         plain_view: for data sets, the same samples without augmentation, for ``view="plain"``.
-        engine: ``eager`` works for everything; ``resident`` keeps tensors on a GPU and trains by CUDA graphs, in bf16
-            (``amp="bf16"``) several times as fast.
+        engine: ``eager`` works for everything; ``resident`` keeps tensors on a GPU and trains by CUDA graphs.
         loader_options: for data sets, passed to the ``DataLoader`` (``num_workers``, ``pin_memory``...).
         run: a folder to write; ``resume`` continues what is there, to the same result as if never interrupted.
 
