@@ -1,0 +1,28 @@
+"""Numbers in the documents are those in the result files, and what they point to is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("name", ["main", "noise"])
+def test_the_reproduction_shows_the_papers_tables_as_written(name):
+    table = (ROOT / "results" / "paper" / "tables" / f"{name}.md").read_text(encoding="utf-8").strip()
+    assert table in (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_shows_the_papers_main_table_as_written():
+    lines = (ROOT / "results" / "paper" / "tables" / "main.md").read_text(encoding="utf-8").splitlines()
+    table = "\n".join(line for line in lines if line.startswith("|"))
+    assert table in (ROOT / "README.md").read_text(encoding="utf-8")
