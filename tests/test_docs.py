@@ -1,5 +1,7 @@
 """Numbers in the documents are those in the result files, and what they point to is there."""
 
+import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -7,6 +9,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_the_readme_shows_the_table_of_the_digits_as_measured():
+    spec = importlib.util.spec_from_file_location("digits_benchmark", ROOT / "benchmarks" / "digits.py")
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    rows = json.loads((ROOT / "results" / "digits.json").read_text(encoding="utf-8"))["rows"]
+    assert benchmark.table(rows) in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
