@@ -487,3 +487,11 @@ def test_a_run_that_fails_leaves_the_generators_alone(blobs, make_model):
     with pytest.raises(RunError):
         fit(make_model(), blobs.x * float("nan"), blobs.given)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_options_of_data_sets_are_refused_for_tensors_and_leave_held_out_tensors_alone(blobs):
+    with pytest.raises(InputError, match="tensors need neither"):
+        stepe.fit(nn.Linear(6, 3), blobs.x, blobs.given, epochs=1, method="plain", loader_options={"num_workers": 0})
+    data = [(x, int(y)) for x, y in zip(blobs.x, blobs.given, strict=True)]
+    test = (blobs.x, blobs.clean)
+    stepe.fit(nn.Linear(6, 3), data, epochs=1, method="plain", test=test, loader_options={"num_workers": 0})

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from stepe.data.samples import Augment, Samples, as_samples, check_labels, check_view, read_labels
+from stepe.data.samples import Augment, Samples, TensorSamples, as_samples, check_labels, check_view, read_labels
 from stepe.engine.eager import ModelForward
 from stepe.engine.rate import RateShape, cosine
 from stepe.engine.resident import ResidentEngine
@@ -136,6 +136,8 @@ def begin(
     if isinstance(data, tuple) and len(data) == 2:
         data, labels = data[0], data[1] if labels is None else labels
     samples = place(as_samples(data, augment, plain_view, **(loader_options or {})), device)
+    if isinstance(samples, TensorSamples) and (plain_view is not None or loader_options):
+        raise InputError("plain_view and loader_options are for data sets; tensors need neither")
     given = check_labels(read_labels(data) if labels is None else labels, len(samples))
     held_out = held_out_samples(test, device, **(loader_options or {}))
     check_epochs(epochs, warmup=0)

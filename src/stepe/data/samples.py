@@ -177,8 +177,6 @@ def as_samples(data: Any, augment: Augment | None, plain_view: Any, **loader_opt
     if isinstance(data, np.ndarray):
         data = torch.tensor(data, dtype=torch.float32 if data.dtype == np.float64 else None)
     if isinstance(data, Tensor):
-        if plain_view is not None or loader_options:
-            raise InputError("plain_view and loader_options are for data sets; tensors need neither")
         return TensorSamples(data, augment)
     check_map_style(data)
     if augment is not None:
