@@ -26,7 +26,7 @@ def main() -> None:
     data = bench.load(cells[0])
     runner.warm_up(cells[0], data, bench)
     jobs = [
-        runner.job_of(cell, data, Path(), bench, lambda name: runner.Unobserved(), epochs=arguments.epochs)
+        runner.job_of(cell, data, Path(), bench, lambda name: runner.Silent(), epochs=arguments.epochs)
         for cell in cells
     ]
     torch.cuda.synchronize()

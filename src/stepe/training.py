@@ -94,6 +94,19 @@ class Observer(Protocol):
         """The last probe is done."""
 
 
+class Silent:
+    """An observer that does nothing; base of those that follow only part of a run."""
+
+    def run_started(self, training: Training) -> None:
+        """Nothing to do."""
+
+    def epoch_ended(self, training: Training, row: Row) -> None:
+        """Nothing to do."""
+
+    def run_ended(self, result: Result) -> None:
+        """Nothing to do."""
+
+
 def summarise(training: Training, truth: Truth | None) -> dict[str, Any]:
     """The run in a few numbers. The last epoch counts; the best test accuracy stands beside it, named as such."""
     history, ledger = training.history, training.ledger

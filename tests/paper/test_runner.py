@@ -14,7 +14,7 @@ from stepe.data.augment import Normalised
 from stepe.data.cifar_n import CifarN
 from stepe.paper import grid, runner
 from stepe.paper.grid import Cell
-from stepe.paper.runner import Bench, Unobserved, carry_out, gather, job_of, warm_up
+from stepe.paper.runner import Bench, Silent, carry_out, gather, job_of, warm_up
 from stepe.training import Result, Row, Training
 from tiny_cifar import make_sets
 
@@ -76,8 +76,8 @@ def main_cells(*methods: str, seeds: tuple[int, ...] = (42,), epochs: int = 4) -
     return [cell for cell in grid.cifar100n(seeds, epochs) if not methods or cell.method in methods]
 
 
-def unobserved(name: str) -> Unobserved:
-    return Unobserved()
+def unobserved(name: str) -> Silent:
+    return Silent()
 
 
 def finish(cell: Cell, data: CifarN, bench: Bench) -> Result:
@@ -92,7 +92,7 @@ def without_clock(run: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in run.items() if "seconds" not in key}
 
 
-class Follower(Unobserved):
+class Follower(Silent):
     """Notes down which run was started at which epoch, and can stop one."""
 
     def __init__(self, started: list[tuple[str, int]], name: str, stop: tuple[str, int] | None = None):
@@ -263,7 +263,7 @@ def test_the_first_weights_are_the_seeds_whatever_the_method(bench, bits):
     data = bench.load(main_cells()[0])
     seen: dict[tuple[str, int], bytes] = {}
 
-    class First(Unobserved):
+    class First(Silent):
         def __init__(self, cell: Cell):
             self.cell = cell
 
@@ -364,7 +364,7 @@ def test_checkpoints_are_as_far_apart_as_asked(bench, tmp_path):
     saved: list[tuple[int, list[str]]] = []
     (cell,) = main_cells("baseline", epochs=5)
 
-    class Look(Unobserved):
+    class Look(Silent):
         def epoch_ended(self, training: Training, row: Row) -> None:
             saved.append((training.epoch, sorted(path.name for path in tmp_path.glob("unfinished/*/*"))))
 

@@ -234,7 +234,8 @@ def _typed(context: typer.Context, name: str) -> bool:
 
 
 def _with_progress(console: Console, work: Callable[[Any], stepe.Run]) -> stepe.Run:
-    from stepe.cli.progress import Bars, Lines, Silent
+    from stepe.cli.progress import Bars, Lines
+    from stepe.training import Silent
 
     if console.quiet:
         return work(lambda method, position, total: Silent())

@@ -6,20 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from stepe.training import Result, Row, Training
-
-
-class Silent:
-    """Shows nothing."""
-
-    def run_started(self, training: Training) -> None:
-        """Nothing to show."""
-
-    def epoch_ended(self, training: Training, row: Row) -> None:
-        """Nothing to show."""
-
-    def run_ended(self, result: Result) -> None:
-        """Nothing to show."""
+from stepe.training import Row, Silent, Training
 
 
 class Bars:

@@ -140,10 +140,10 @@ def from_arrays(features: npt.ArrayLike, labels: npt.ArrayLike, name: str = "arr
         y = np.char.decode(y, "utf-8", "replace")
     classes, index, counts = np.unique(y, return_inverse=True, return_counts=True)
     if len(classes) < 2:
-        raise InputError(f"all labels of {name} are {classes[0]!r}; at least two classes are needed")
+        raise InputError(f"all labels of {name} are {str(classes[0])!r}; at least two classes are needed")
     if counts.min() < 2:
         rare = classes[counts.argmin()]
-        raise InputError(f"class {rare!r} of {name} has one sample; each class needs at least two to hold one out")
+        raise InputError(f"class {str(rare)!r} of {name} has one sample; each class needs at least two to hold one out")
     center, scale = x.mean(0), x.std(0)
     x = (x - center) / np.where(scale > 0, scale, 1)
     names = [str(c) for c in classes]

@@ -25,7 +25,7 @@ from stepe.fit import Job, begin
 from stepe.models.resnet import Stem, resnet18
 from stepe.paper.grid import METHODS, Cell
 from stepe.randomness import Stream, seeded
-from stepe.training import Observer, Result, Row, Training
+from stepe.training import Observer, Result, Row, Silent, Training
 
 BATCH = 128
 PROBE_BATCH = 5000
@@ -136,7 +136,7 @@ def _stem(name: str) -> Stem:
 def warm_up(cell: Cell, data: CifarN, bench: Bench) -> None:
     """Let the device reach its clocks and cuDNN make its choices before anything is timed."""
     cell = replace(cell, method="baseline", options={})  # which has no warm-up of its own that one epoch would cut off
-    job_of(cell, data, Path(), bench, lambda name: Unobserved(), epochs=1).finish()
+    job_of(cell, data, Path(), bench, lambda name: Silent(), epochs=1).finish()
 
 
 def summarise(cell: Cell, result: Result, *, timed: bool) -> dict[str, Any]:
@@ -170,20 +170,7 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
 
-class Unobserved:
-    """Shows nothing."""
-
-    def run_started(self, training: Training) -> None:
-        """Nothing to do."""
-
-    def epoch_ended(self, training: Training, row: Row) -> None:
-        """Nothing to do."""
-
-    def run_ended(self, result: Result) -> None:
-        """Nothing to do."""
-
-
-class _Progress(Unobserved):
+class _Progress(Silent):
     """Keeps what a run has reached: checkpoints while it lasts, its result when it ends."""
 
     def __init__(self, cell: Cell, out: Path, bench: Bench):
