@@ -74,6 +74,7 @@ class ResidentEngine(EagerEngine):
             )
         self._images, self._augment = samples.x, samples.augment
         self._labels = task.labels.to(self.device)
+        self._generator = torch.Generator(self.device) if self.device.type == "cuda" else None
         self._lr = [torch.zeros((), device=self.device) for _ in self.optimizer.param_groups]
         self.train_losses = torch.full((task.n,), float("nan"), device=self.device)
         """per-sample losses as the last epoch's steps saw them"""
@@ -106,12 +107,11 @@ class ResidentEngine(EagerEngine):
             in_graph = self.device.type == "cuda" and len(share.index) == self.batch_size
             if in_graph and key not in self._graphs:
                 self._graphs[key] = self._capture(epoch, method)
-            # After the capture, whose warm-up draws too.
-            self._seed(Stream.named(self.task.seed, "model", plan.epoch, share.step))
-            if in_graph:
-                self._graphs[key].replay()
-            else:
-                self._step(epoch, method, len(share.index))
+            with self._own_draws(Stream.named(self.task.seed, "model", plan.epoch, share.step)):
+                if in_graph:
+                    self._graphs[key].replay()
+                else:
+                    self._step(epoch, method, len(share.index))
             yield None
         # A step leaves its own rate behind; a scheduler goes on from the one it set last.
         for group, rate in zip(self.optimizer.param_groups, next_rates, strict=True):
@@ -119,12 +119,25 @@ class ResidentEngine(EagerEngine):
         yield self.mark()
         return float(epoch.total) / sum(len(share.index) for share in shares)
 
-    def _seed(self, stream: Stream) -> None:
-        """Have dropout and its like draw under the step's name, whatever was drawn before."""
-        if self.device.type == "cuda":  # a graph draws from nothing else, and seeding the rest takes time
-            torch.cuda.default_generators[self.device.index or 0].manual_seed(stream.seed)
-        else:
+    @contextmanager
+    def _own_draws(self, stream: Stream) -> Iterator[None]:
+        """Have dropout and its like draw under the step's name, whatever was drawn before.
+
+        On a GPU from a generator of the engine's own: a graph reads the seed from its generator's memory, where
+        another run of the fleet would overwrite it.
+        """
+        if self._generator is None:
             seed_globals(stream, self.device)
+            yield
+            return
+        default = torch.cuda.default_generators[self.device.index or 0]
+        before = default.graphsafe_get_state()
+        default.graphsafe_set_state(self._generator)
+        self._generator.manual_seed(stream.seed)
+        try:
+            yield
+        finally:
+            default.graphsafe_set_state(before)
 
     def _rates(self, progress: list[float], plan: Plan) -> Tensor:
         """The learning rate of every step and parameter group."""
@@ -219,7 +232,9 @@ class ResidentEngine(EagerEngine):
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         with torch.no_grad():
-            self.train_losses[index] = self.task.criterion(outputs[0].detach(), y).to(self.train_losses)
+            losses = self.task.criterion(outputs[0].detach(), y).to(self.train_losses)
+            # An assignment; spelt out, because in deterministic mode the plain one has the host check the indices.
+            torch._index_put_impl_(self.train_losses, (index,), losses, accumulate=False, unsafe=True)
             epoch.total += loss.detach() * size
             epoch.cursor += size
             epoch.step += 1
@@ -234,7 +249,7 @@ class ResidentEngine(EagerEngine):
         """Record the step once; afterwards model, optimizer and counters are as they were."""
         kept = self._snapshot(epoch)
         graph = torch.cuda.CUDAGraph()
-        with _benchmarking():
+        with _benchmarking(), self._own_draws(Stream.named(self.task.seed, "capture")):
             self._record(graph, epoch, method)
         self._put_back(kept, epoch)
         return graph

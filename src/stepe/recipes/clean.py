@@ -35,10 +35,10 @@ SMALL_MODEL = 1_000_000
 class Preset:
     """How a network is trained; the defaults were chosen on a hold-out (``benchmarks/digits_network.py``)."""
 
-    hidden: tuple[int, ...] = (512, 512, 512)
+    hidden: tuple[int, ...] = (512, 512)
     """of the MLP; pictures in colour have a ResNet-18"""
-    dropout: float = 0.5
-    learning_rate: float = 0.05
+    dropout: float = 0.7
+    learning_rate: float = 0.1
     batch_size: int = 128
     weight_decay: float = 5e-4
     epochs: int = 60
@@ -130,7 +130,7 @@ def clean(
         data=source.reference,
         methods=_choose_methods(method, source, compare),
         noise=noise,
-        epochs=preset_for(source).epochs if epochs is None else epochs,
+        epochs=Preset().epochs if epochs is None else epochs,
         warmup=warmup,
         rho_max=rho_max,
         noise_rate=noise_rate,
@@ -177,11 +177,6 @@ def resume(
 def default_out(data: str) -> Path:
     """Where a run of this data goes if nobody says: ``runs/<data>-<n>``."""
     return new_run_path(Path(data.removeprefix(BUNDLED_PREFIX)).stem.replace(":", "-"))
-
-
-def preset_for(source: Source) -> Preset:
-    """How the network for a kind of data is trained; for pictures in colour, as the paper does."""
-    return Preset() if source.mean is None else Preset(learning_rate=0.1)
 
 
 def _prepare(source: Source, noise: str | None, seed: int) -> Source:
@@ -252,7 +247,7 @@ def _carry_out(request: Request, source: Source, out: Path, *, resume: bool, fol
 def _train(
     request: Request, source: Source, method: str, folder: RunFolder, *, resume: bool, observers: tuple[Observer, ...]
 ) -> None:
-    preset = preset_for(source)
+    preset = Preset()
     x, labels = source.x, source.labels
     if method_class(method).trains_on == "clean":
         assert source.clean_x is not None
