@@ -233,6 +233,16 @@ def test_the_state_holds_optimizer_rate_and_loss_scale(blobs, make_model):
     torch.testing.assert_close(engine.state_dict()["optimizer"], other.state_dict()["optimizer"], rtol=0, atol=0)
 
 
+def test_a_loaded_state_does_not_change_how_updates_are_computed(blobs, make_model):
+    """A graph can hold only fused updates: a checkpoint of the eager engine must not switch them off."""
+    saved = make_engine(make_model(), blobs.x, blobs.given).state_dict()
+    engine = make_engine(make_model(), blobs.x, blobs.given)
+    engine.optimizer.param_groups[0].update(fused=True, foreach=False)
+    engine.load_state_dict(saved)
+    assert engine.optimizer.param_groups[0]["fused"] is True
+    assert engine.optimizer.param_groups[0]["foreach"] is False
+
+
 def test_double_precision_models_stay_in_double(blobs, make_model):
     engine = make_engine(make_model().double(), blobs.x.double(), blobs.given)
     assert engine.forward(blobs.x.double()).dtype == torch.float64

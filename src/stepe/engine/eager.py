@@ -22,6 +22,9 @@ ModelForward = Callable[[nn.Module, Any], Tensor]
 
 AMP_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
+WAYS_TO_UPDATE = ("foreach", "fused", "capturable", "differentiable")
+"""options of torch's optimizers that change how an update is computed, and not what comes out"""
+
 
 class EagerEngine:
     """Runs probes and epochs of one model on one device."""
@@ -160,8 +163,12 @@ class EagerEngine:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up a saved state."""
+        """Take up a saved state, of whichever engine."""
+        # How an update is computed is this engine's choice, not that of the one that saved.
+        ways = [{name: group[name] for name in WAYS_TO_UPDATE if name in group} for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict(state["optimizer"])
+        for group, way in zip(self.optimizer.param_groups, ways, strict=True):
+            group.update(way)
         self.rate.load_state_dict(state["rate"])
         self.scaler.load_state_dict(state["scaler"])
 

@@ -84,10 +84,10 @@ class ResidentEngine(EagerEngine):
         self._align_state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up a saved state, of whichever engine."""
+        """Take up a saved state; what was captured before holds another one."""
         super().load_state_dict(state)
         self._align_state()
-        self._graphs.clear()  # they hold the state that was there before
+        self._graphs.clear()
 
     def _align_state(self) -> None:
         """Lay the optimizer's state out as its parameters are: fused updates walk both in memory order, unchecked."""
