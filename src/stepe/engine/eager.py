@@ -165,7 +165,8 @@ class EagerEngine:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up a saved state, of whichever engine."""
         # How an update is computed is this engine's choice, not that of the one that saved.
-        ways = [{name: group[name] for name in WAYS_TO_UPDATE if name in group} for group in self.optimizer.param_groups]
+        groups = self.optimizer.param_groups
+        ways = [{name: group[name] for name in WAYS_TO_UPDATE if name in group} for group in groups]
         self.optimizer.load_state_dict(state["optimizer"])
         for group, way in zip(self.optimizer.param_groups, ways, strict=True):
             group.update(way)
