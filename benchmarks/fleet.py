@@ -1,32 +1,48 @@
 """All 18 runs of the paper's main table in one fleet on one GPU. Writes results/fleet.json.
 
-python benchmarks/fleet.py --data-dir DATA [--out results/fleet.json]
+With --runs, runs that `stepe reproduce` would put into a fleet too are kept for it there.
+
+    python benchmarks/fleet.py --data-dir DATA [--engine compiled] [--runs results/paper] [--out results/fleet.json]
 """
 
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from stepe.engine.fleet import run_together
-from stepe.environment import describe_environment
+from stepe.environment import describe_environment, use_all_queues
 from stepe.paper import grid, runner
+from stepe.training import Silent
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--epochs", type=int, default=grid.EPOCHS)
+    parser.add_argument("--engine", choices=("resident", "compiled"), default="resident")
+    parser.add_argument("--runs", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/fleet.json"))
     arguments = parser.parse_args()
-    bench = runner.Bench(torch.device("cuda", 0), arguments.data_dir, checkpoint_every=0)
+    use_all_queues()
+    bench = runner.Bench(torch.device("cuda", 0), arguments.data_dir, checkpoint_every=0, fleet_engine=arguments.engine)
     cells = grid.cifar100n(epochs=arguments.epochs)
     data = bench.load(cells[0])
-    runner.warm_up(cells[0], data, bench)
+    started = time.perf_counter()
+    runner.warm_up(replace(cells[0], seed=0), data, bench)
+    warm_up = time.perf_counter() - started
     jobs = [
-        runner.job_of(cell, data, Path(), bench, lambda name: runner.Silent(), epochs=arguments.epochs)
+        runner.job_of(
+            replace(cell, file="fleet"),  # none of them is alone
+            data,
+            arguments.runs or Path(),
+            bench,
+            lambda name: Silent(),
+            epochs=None if arguments.runs and not cell.timed else cell.epochs,
+        )
         for cell in cells
     ]
     torch.cuda.synchronize()
@@ -37,6 +53,8 @@ def main() -> None:
     steps = sum(-(-row["kept"] // runner.BATCH) for result in results for row in result.history)
     report = {
         "runs": len(cells),
+        "engine": arguments.engine,
+        "warm_up_seconds": warm_up,
         "epochs": arguments.epochs,
         "seconds": seconds,
         "run_steps": steps,

@@ -16,6 +16,7 @@ from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from stepe.data.samples import Samples, TensorSamples, as_samples, as_tensor, integer_labels, read_labels
+from stepe.engine.compiled import CompiledEngine
 from stepe.engine.eager import AMP_TYPES, EagerEngine
 from stepe.engine.rate import ProgressRate, Rate, RateShape, TorchRate
 from stepe.engine.resident import ResidentEngine
@@ -25,7 +26,11 @@ from stepe.ledger import Ledger, Observation
 from stepe.methods import Criterion, Method, Task
 from stepe.metrics import Truth, auroc, detection
 
-ENGINES: dict[str, type[EagerEngine]] = {"eager": EagerEngine, "resident": ResidentEngine}
+ENGINES: dict[str, type[EagerEngine]] = {
+    "eager": EagerEngine,
+    "resident": ResidentEngine,
+    "compiled": CompiledEngine,
+}
 DIGESTED = 256
 Row = dict[str, Any]
 """one line of the history"""

@@ -92,10 +92,10 @@ def test_smoke_does_everything_the_paper_needs_end_to_end(call, data_dir, tmp_pa
     written = {"cifar100n": grid.cifar100n, "cifar10n": grid.cifar10n}
     for file, cells in written.items():
         expected = [(cell.labels, cell.method, cell.seed, 3) for cell in cells()]
-        assert [(r["labels"], r["method"], r["seed"], r["epochs"]) for r in runs_of(out / f"{file}.json")] == expected
+        found = [(r["labels"], r["method"], r["seed"], r["epochs"]) for r in runs_of(out / f"{file}.json")]
+        assert sorted(found) == sorted(expected)
     assert len(runs_of(out / "sensitivity.json")) == 11
-    assert [run["stem"] for run in runs_of(out / "cifar-stem.json")] == ["cifar"] * 6
-    assert len(list((out / "runs").iterdir())) == 48
+    assert len(list((out / "runs").iterdir())) == 42
     assert list((out / "unfinished").iterdir()) == []
 
     for name in TABLES:

@@ -19,7 +19,7 @@ from stepe.training import Result, Row, Training
 from tiny_cifar import make_sets
 
 CPU = torch.device("cpu")
-RUN_KEYS = {"data", "labels", "method", "seed", "stem", "variant", "epochs"} | {
+RUN_KEYS = {"data", "labels", "method", "seed", "stem", "variant", "epochs", "engine", "commit"} | {
     "test_accuracy",
     "best_test_accuracy",
     "noise_f1",
@@ -390,6 +390,14 @@ def test_runs_of_another_length_are_not_taken_for_these(bench, tmp_path):
     carry_out(main_cells("baseline", epochs=3), tmp_path, bench, unobserved)
     (run,) = read(tmp_path / "cifar100n.json")["runs"]
     assert (run["epochs"], len(run["history"])) == (3, 3)
+
+
+def test_other_runs_of_a_result_file_stay_in_it(bench, tmp_path):
+    for seed, method in ((21, "oracle"), (13, "baseline"), (13, "baseline")):
+        cells = [cell for cell in grid.cifar100n((seed,), 2) if cell.method == method]
+        carry_out(cells, tmp_path, bench, unobserved)
+    runs = read(tmp_path / "cifar100n.json")["runs"]
+    assert [(run["method"], run["seed"]) for run in runs] == [("baseline", 13), ("oracle", 21)]
 
 
 # Clean labels

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 import stepe
+from stepe.cli.bench import bench
 from stepe.cli.reproduce import reproduce
 from stepe.errors import InputError, StepeError
 from stepe.methods import METHODS
@@ -328,6 +329,7 @@ def compare(
 
 
 app.command()(reproduce)
+app.command()(bench)
 
 
 def _run_path(name: str) -> Path:

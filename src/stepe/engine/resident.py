@@ -75,6 +75,8 @@ class ResidentEngine(EagerEngine):
         self._images, self._augment = samples.x, samples.augment
         self._labels = task.labels.to(self.device)
         self._generator = torch.Generator(self.device) if self.device.type == "cuda" else None
+        # What full batches go through, and they alone: a subclass may prepare it for their shape.
+        self._full_gather, self._full_forward = self._gather, self.forward
         self._lr = [torch.zeros((), device=self.device) for _ in self.optimizer.param_groups]
         self.train_losses = torch.full((task.n,), float("nan"), device=self.device)
         """per-sample losses as the last epoch's steps saw them"""
@@ -204,12 +206,14 @@ class ResidentEngine(EagerEngine):
 
     def _step(self, epoch: _Epoch, method: Method, size: int) -> None:
         """One step of ``size`` samples, reading and advancing the device's own counters: the body of the graph."""
+        full = size == self.batch_size
+        gather, run = (self._full_gather, self._full_forward) if full else (self._gather, self.forward)
         index = epoch.order[epoch.cursor + torch.arange(size, device=self.device)]
         y = self._labels[index]
         weight = None if epoch.weight is None else epoch.weight[index]
         total = float(size) if weight is None else weight.sum()
         batch = Batch(
-            x=self._gather(epoch, index),
+            x=gather(epoch.drawn, index),
             y=y,
             target=y if epoch.target is None else epoch.target[index],
             index=index,
@@ -224,7 +228,7 @@ class ResidentEngine(EagerEngine):
         outputs: list[Tensor] = []
 
         def forward(x: Any) -> Tensor:
-            outputs.append(self.forward(x))
+            outputs.append(run(x))
             return outputs[-1]
 
         self.optimizer.zero_grad(set_to_none=True)
@@ -239,11 +243,11 @@ class ResidentEngine(EagerEngine):
             epoch.cursor += size
             epoch.step += 1
 
-    def _gather(self, epoch: _Epoch, index: Tensor) -> Tensor:
-        if epoch.drawn is None:
+    def _gather(self, drawn: Tensor | None, index: Tensor) -> Tensor:
+        if drawn is None:
             return self._images[index]
         assert isinstance(self._augment, ResidentAugment)
-        return self._augment.gather(self._images, index, epoch.drawn[index])
+        return self._augment.gather(self._images, index, drawn[index])
 
     def _capture(self, epoch: _Epoch, method: Method) -> torch.cuda.CUDAGraph:
         """Record the step once; afterwards model, optimizer and counters are as they were."""
@@ -255,18 +259,22 @@ class ResidentEngine(EagerEngine):
         return graph
 
     def _record(self, graph: torch.cuda.CUDAGraph, epoch: _Epoch, method: Method) -> None:
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        # On the run's own stream: a graph holds the workspace that cuBLAS keeps for its stream, and runs of a fleet
+        # that were captured on one stream would overwrite each other's. The default stream cannot be captured.
+        current = torch.cuda.current_stream(self.device)
+        alone = current == torch.cuda.default_stream(self.device)
+        stream = torch.cuda.Stream(self.device) if alone else current  # type: ignore[no-untyped-call]
+        stream.wait_stream(current)
+        with torch.cuda.stream(stream):
             for _ in range(WARM_UP_STEPS):
                 self._step(epoch, method, self.batch_size)
                 epoch.cursor.zero_()
                 epoch.step.zero_()
-        torch.cuda.current_stream().wait_stream(side)
         self.optimizer.zero_grad(set_to_none=True)
         # Other runs of a fleet are at work on their streams: only this thread's calls matter to the capture.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             self._step(epoch, method, self.batch_size)
+        current.wait_stream(stream)
 
     def _snapshot(self, epoch: _Epoch) -> list[Tensor]:
         # Detached: a live autograd node would tie the capture to the stream it was made on.

@@ -1,6 +1,6 @@
 """Which runs the paper's tables and figures need, and the ones it should have had."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 EPOCHS = 60
@@ -17,6 +17,8 @@ METHODS = {
     "oracle": "oracle",
 }
 """the tables' names -> ours"""
+IDENTITY = ("data", "labels", "method", "seed", "stem", "variant", "epochs")
+"""fields that tell the runs of a result file apart"""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,7 @@ class Cell:
 
     def describe(self) -> dict[str, Any]:
         """What identifies the run in a result file."""
-        names = ("data", "labels", "method", "seed", "stem", "variant", "epochs")
-        return {name: value for name, value in asdict(self).items() if name in names}
+        return {name: getattr(self, name) for name in IDENTITY}
 
 
 VARIANTS: list[tuple[str, str, dict[str, Any]]] = [

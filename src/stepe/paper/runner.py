@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -19,11 +19,11 @@ from stepe.data import cifar_n
 from stepe.data.augment import CropFlip, Normalised
 from stepe.data.cifar_n import CifarN
 from stepe.engine.fleet import run_together
-from stepe.environment import describe_environment
+from stepe.environment import commit, describe_environment
 from stepe.files import sweep, write_text
 from stepe.fit import Job, begin
 from stepe.models.resnet import Stem, resnet18
-from stepe.paper.grid import METHODS, Cell
+from stepe.paper.grid import IDENTITY, METHODS, Cell
 from stepe.randomness import Stream, seeded
 from stepe.training import Observer, Result, Row, Silent, Training
 
@@ -33,6 +33,7 @@ LARGEST_FLEET = 18
 FILTERS = ("self-paced", "one-shot", "step-e")
 """methods that filter samples: the others have no noise detection to report"""
 
+Engine = Literal["resident", "compiled"]
 Follow = Callable[[str], Observer]
 """name of a run -> something that shows its progress"""
 
@@ -46,6 +47,12 @@ class Bench:
     train_limit: int | None = None
     test_limit: int | None = None
     checkpoint_every: int = 20
+    fleet_engine: Engine = "resident"
+    """of runs that share the device; those whose time counts are alone, and always resident"""
+
+    def engine(self, cell: Cell) -> Engine:
+        """What trains a cell."""
+        return "resident" if _alone(cell, self) else self.fleet_engine
 
     def load(self, cell: Cell) -> CifarN:
         """The data of a cell, its images on the device."""
@@ -74,16 +81,28 @@ def carry_out(cells: Sequence[Cell], out: Path, bench: Bench, follow: Follow) ->
 
 
 def gather(cells: Sequence[Cell], out: Path) -> list[Path]:
-    """The finished runs of the grid, in one result file per table."""
+    """The finished runs of the grid, in one result file per table, beside the ones that are already there."""
     written = []
     for file in dict.fromkeys(cell.file for cell in cells):
         paths = [out / "runs" / f"{cell.key}.json" for cell in cells if cell.file == file]
         found = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
         if found:
-            result = {"runs": [run["run"] for run in found], "environment": found[-1]["environment"]}
-            written.append(out / f"{file}.json")
-            write_text(written[-1], json.dumps(result, indent=1) + "\n")
+            target = out / f"{file}.json"
+            earlier = json.loads(target.read_text(encoding="utf-8"))["runs"] if target.exists() else []
+            kept = [run for run in earlier if run["epochs"] == found[-1]["run"]["epochs"]]
+            runs = {_identity(run): run for run in kept + [each["run"] for each in found]}
+            result = {"runs": sorted(runs.values(), key=_in_table), "environment": found[-1]["environment"]}
+            write_text(target, json.dumps(result, indent=1) + "\n")
+            written.append(target)
     return written
+
+
+def _identity(run: Row) -> tuple[Any, ...]:
+    return tuple(run.get(name) for name in IDENTITY)
+
+
+def _in_table(run: Row) -> tuple[Any, ...]:
+    return run["labels"], run["variant"] or "", list(METHODS).index(run["method"]), run["seed"]
 
 
 def _data_of(cell: Cell) -> tuple[str, str]:
@@ -121,7 +140,7 @@ def job_of(cell: Cell, data: CifarN, out: Path, bench: Bench, follow: Follow, ep
         forward=Normalised.by(data.mean, data.std, bench.device),
         augment=CropFlip(),
         amp="bf16" if bench.device.type == "cuda" else None,
-        engine="resident",
+        engine=bench.engine(cell),
         device=bench.device,
         seed=cell.seed,
         observers=observers,
@@ -139,13 +158,15 @@ def warm_up(cell: Cell, data: CifarN, bench: Bench) -> None:
     job_of(cell, data, Path(), bench, lambda name: Silent(), epochs=1).finish()
 
 
-def summarise(cell: Cell, result: Result, *, timed: bool) -> dict[str, Any]:
+def summarise(cell: Cell, result: Result, *, engine: Engine = "resident", timed: bool) -> dict[str, Any]:
     """A run as the result files hold it; shares in percent."""
     summary = result.summary
     filters = cell.method in FILTERS
     dropped = summary["noise"]["dropped"]
     return {
         **cell.describe(),
+        "engine": engine,
+        "commit": commit(),  # a file gathers runs of several
         "test_accuracy": 100 * summary["test_accuracy"],
         "best_test_accuracy": 100 * summary["best_test_accuracy"],
         "noise_f1": 100 * dropped["f1"] if filters else None,
@@ -192,7 +213,9 @@ class _Progress(Silent):
     def run_ended(self, result: Result) -> None:
         """The result takes over."""
         content = {
-            "run": summarise(self.cell, result, timed=_alone(self.cell, self.bench)),
+            "run": summarise(
+                self.cell, result, engine=self.bench.engine(self.cell), timed=_alone(self.cell, self.bench)
+            ),
             "environment": describe_environment(device=str(self.bench.device)),
         }
         self.result.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,21 @@
+"""The resident engine with compiled kernels: fewer and larger ones, for the price of compiling once a process."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from stepe.data.samples import Samples
+from stepe.engine.resident import ResidentEngine
+from stepe.methods.base import Task
+
+
+class CompiledEngine(ResidentEngine):
+    """Compiles what full batches go through; tails and probes, whose sizes vary, run as they are."""
+
+    def __init__(self, model: nn.Module, samples: Samples, task: Task, **options: Any):
+        super().__init__(model, samples, task, **options)
+        # Combined kernels: the casts of all weights are one launch instead of one each.
+        kernels: dict[str, Any] = {"combo_kernels": True} if self.device.type == "cuda" else {}
+        self._full_gather = torch.compile(self._gather, dynamic=False, options=kernels)
+        self._full_forward = torch.compile(self.forward, dynamic=False, options=kernels)
