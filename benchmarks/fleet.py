@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from stepe.engine.fleet import run_together
-from stepe.environment import describe_environment, use_all_queues
+from stepe.environment import describe_environment
 from stepe.paper import grid, runner
 from stepe.training import Silent
 
@@ -27,7 +27,6 @@ def main() -> None:
     parser.add_argument("--runs", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/fleet.json"))
     arguments = parser.parse_args()
-    use_all_queues()
     bench = runner.Bench(torch.device("cuda", 0), arguments.data_dir, checkpoint_every=0, fleet_engine=arguments.engine)
     cells = grid.cifar100n(epochs=arguments.epochs)
     data = bench.load(cells[0])

@@ -35,11 +35,6 @@ def describe_environment(seed: int | None = None, device: str = "cpu") -> dict[s
     }
 
 
-def use_all_queues() -> None:
-    """Let a GPU take work from 32 queues instead of 8, for fleets. Has to come before the GPU is first used."""
-    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
-
-
 def device_name(device: str) -> str:
     """The model of a GPU, or the kind of processor."""
     if device.startswith("cuda"):

@@ -21,6 +21,7 @@ from torch.optim.lr_scheduler import StepLR
 import stepe
 from stepe.data.augment import CropFlip
 from stepe.data.samples import TensorSamples
+from stepe.engine.compiled import CompiledEngine
 from stepe.engine.eager import EagerEngine
 from stepe.engine.fleet import run_together
 from stepe.engine.rate import ProgressRate, constant
@@ -44,6 +45,7 @@ pytestmark = [
 
 N, CLASSES = 300, 3
 ENGINES: dict[str, type[EagerEngine]] = {"eager": EagerEngine, "resident": ResidentEngine}
+KINDS = ENGINES | {"compiled": CompiledEngine}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     name: (name, {"rho_max": 0.3} if "rho_max" in kind.options() else {}) for name, kind in METHODS.items()
 } | {
@@ -144,9 +146,9 @@ def make_engine(
     device = find_device(DEVICE)
     model.to(device, memory_format=torch.channels_last)
     optimizer = SGD(
-        model.parameters(), lr=learning_rate, momentum=0.9, weight_decay=5e-4, nesterov=True, fused=kind == "resident"
+        model.parameters(), lr=learning_rate, momentum=0.9, weight_decay=5e-4, nesterov=True, fused=kind != "eager"
     )
-    return ENGINES[kind](
+    return KINDS[kind](
         model,
         TensorSamples(data.x.to(device), CropFlip(1)),
         Task(data.given, classes=CLASSES, epochs=6, seed=0, criterion=unreduced, device=device),
@@ -261,6 +263,24 @@ def test_a_step_from_equal_state_is_the_eager_engines_at_three_points_of_a_run(v
         else:
             torch.testing.assert_close(after["resident"], after["eager"], rtol=2e-2, atol=5e-3)
             assert (resident - eager).norm() < 5e-2 * moved.norm()
+
+
+def test_a_compiled_step_from_equal_state_is_the_eager_engines(pictures):
+    """Without dropout, whose draws a compiler may order anew."""
+    observer = States()
+    fit(network(dropout=0.0), pictures, "step-e", "eager", epochs=6, observers=(observer,))
+    states = observer.found[5]
+    after = {
+        kind: one_step(kind, network(9, dropout=0.0), pictures, "step-e", 5, states, None)
+        for kind in ("eager", "compiled")
+    }
+    torch.testing.assert_close(after["compiled"], after["eager"], rtol=1e-3, atol=1e-5)
+
+
+def test_a_compiled_fleet_learns(pictures):
+    options: dict[str, Any] = {"epochs": 12, "amp": "bf16", "test": (pictures.x, pictures.clean)}
+    jobs = [prepare(network(seed), pictures, engine="compiled", seed=seed, **options) for seed in range(3)]
+    assert all(result.summary["test_accuracy"] > 0.7 for result in run_together(jobs))
 
 
 def test_an_epoch_at_rate_zero_leaves_equal_batchnorm_buffers(pictures):

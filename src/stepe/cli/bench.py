@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from stepe.environment import describe_environment, use_all_queues
+from stepe.environment import describe_environment
 from stepe.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ def bench(
     out: Annotated[Path, typer.Option(help="Where the numbers go.")] = Path("results/bench.json"),
 ) -> None:
     """Measure ms per step, s per epoch, probe time and TFLOP/s of each engine, alone and in fleets."""
-    use_all_queues()
     from stepe.bench import Setting, measure
     from stepe.files import write_text
     from stepe.training import engine_class, find_device

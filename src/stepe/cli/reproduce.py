@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from stepe.environment import use_all_queues
 from stepe.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,8 +57,8 @@ def reproduce(
 
     Interrupted, it goes on where it stopped when it is called again.
     """
-    use_all_queues()
     from stepe.paper import grid, runner
+    from stepe.paper.claims import write_claims
     from stepe.paper.figures import write_figures
     from stepe.paper.tables import write_tables
     from stepe.schedule import check_epochs
@@ -94,7 +93,7 @@ def reproduce(
     follow, live = _follow(console)
     with live:
         runner.carry_out(cells, out, bench, follow)
-    for path in [*write_tables(out, out), *write_figures(out, out)]:
+    for path in [*write_tables(out, out), *write_claims(out, out), *write_figures(out, out)]:
         typer.echo(str(path))
 
 

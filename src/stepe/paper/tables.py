@@ -374,8 +374,10 @@ def write_tables(results: Path, out: Path, only: Collection[str] | None = None) 
         table = build(runs)
         if not table.rows:
             continue
-        environment = read_json(results / f"{SOURCES.get(name, name)}.json").get("environment", {})
-        written += write_table(replace(table, notes=(*table.notes, *measured_with(environment))), out)
+        content = read_json(results / f"{SOURCES.get(name, name)}.json")
+        commits = dict.fromkeys(run["commit"] for run in content.get("runs", []) if run.get("commit"))
+        note = measured_with(content.get("environment", {}), list(commits))
+        written += write_table(replace(table, notes=(*table.notes, *note)), out)
     return written
 
 
@@ -390,12 +392,13 @@ def write_table(table: Table, out: Path) -> list[Path]:
     return paths
 
 
-def measured_with(environment: Mapping[str, Any]) -> tuple[str, ...]:
+def measured_with(environment: Mapping[str, Any], commits: Sequence[str] = ()) -> tuple[str, ...]:
     """A note on what our numbers were measured with; none where nothing is known."""
+    commits = commits or ([environment["commit"]] if environment.get("commit") else [])
     parts = [
         str(environment.get("device_name") or ""),
         f"torch {environment['torch']}" if environment.get("torch") else "",
-        f"commit {environment['commit']}" if environment.get("commit") else "",
+        f"commit {' and '.join(commits)}" if commits else "",
     ]
     said = ", ".join(part for part in parts if part)
     return (f"Ours: {said}.",) if said else ()
