@@ -48,7 +48,7 @@ def table_of(ledger: Ledger, **changes):
 
 def test_flagged_is_dropped_and_predicted_differently():
     ledger = judged(margin=[-1.0, 1.0, -1.0, 1.0], dropped=[True, True, False, False])
-    assert flags(ledger).tolist() == [True, False, False, False]
+    assert flags(ledger, torch.zeros(ledger.n, dtype=torch.int64)).tolist() == [True, False, False, False]
 
 
 def test_a_label_the_model_long_agreed_with_is_not_flagged():
@@ -56,7 +56,7 @@ def test_a_label_the_model_long_agreed_with_is_not_flagged():
     for margins in ([-1.0, 2.0], [-1.0, 2.0], [-1.0, -1.0]):
         ledger.record_probe(Observation(torch.ones(2), margin=torch.tensor(margins)))
     ledger.record_selection(torch.tensor([False, False]))
-    assert flags(ledger).tolist() == [True, False]
+    assert flags(ledger, torch.zeros(ledger.n, dtype=torch.int64)).tolist() == [True, False]
 
 
 def test_one_agreement_in_ten_probes_does_not_clear_a_label():
@@ -64,18 +64,25 @@ def test_one_agreement_in_ten_probes_does_not_clear_a_label():
     for margin in [1.0] + [-1.0] * 9:
         ledger.record_probe(Observation(torch.ones(1), margin=torch.tensor([margin])))
     ledger.record_selection(torch.tensor([False]))
-    assert flags(ledger).tolist() == [True]
+    assert flags(ledger, torch.zeros(ledger.n, dtype=torch.int64)).tolist() == [True]
 
 
 def test_a_model_undecided_between_two_classes_does_not_speak_against_the_label():
-    assert flags(judged(margin=[0.0], dropped=[True])).tolist() == [False]
+    assert flags(judged(margin=[0.0], dropped=[True]), torch.zeros(1, dtype=torch.int64)).tolist() == [False]
+
+
+def test_a_running_guess_decides_whether_a_label_is_contradicted():
+    ledger = judged(margin=[-1.0, -1.0, 1.0], dropped=[True, True, True])
+    ledger.add_column("guess", torch.float16, 0.0, width=2)
+    ledger["guess"] = torch.tensor([[0.2, 0.8], [0.7, 0.3], [0.1, 0.9]])
+    assert flags(ledger, torch.zeros(3, dtype=torch.int64)).tolist() == [True, False, True]
 
 
 def test_without_logits_the_drop_alone_flags():
     ledger = Ledger(2)
     ledger.record_probe(Observation(torch.tensor([1.0, 2.0])))
     ledger.record_selection(torch.tensor([True, False]))
-    assert flags(ledger).tolist() == [False, True]
+    assert flags(ledger, torch.zeros(ledger.n, dtype=torch.int64)).tolist() == [False, True]
 
 
 def test_the_columns_are_the_documented_ones_in_order():

@@ -1,9 +1,12 @@
 import math
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from stepe.errors import InputError
-from stepe.noise_rate import drop_max_from_rate, resolve_drop_max
+from stepe.noise_rate import confident_joint, drop_max_from_rate, estimate_rate, resolve_drop_max
 
 
 @pytest.mark.parametrize(("rate", "expected"), [(0, 0.05), (0.2, 0.25), (0.4, 0.45), (0.45, 0.5), (0.6, 0.5), (1, 0.5)])
@@ -35,6 +38,50 @@ def test_a_given_rho_max_is_checked(rho_max):
         resolve_drop_max(rho_max, None)
 
 
-def test_knowing_nothing_is_an_error_that_names_both_ways_out():
-    with pytest.raises(InputError, match=r"rho_max=.*noise_rate"):
-        resolve_drop_max(None, None)
+def test_knowing_nothing_leaves_it_to_be_found_out():
+    assert resolve_drop_max(None, None) is None
+    assert resolve_drop_max("auto", 0.4) is None
+
+
+def planted(n: int, classes: int, rate: float, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """True classes, and labels of which a share is wrong."""
+    draw = torch.Generator().manual_seed(seed)
+    true = torch.arange(n) % classes
+    wrong = torch.rand(n, generator=draw) < rate
+    shift = torch.randint(1, classes, (n,), generator=draw)
+    return true, torch.where(wrong, (true + shift) % classes, true)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.4, 0.7])
+def test_guesses_that_are_right_give_the_exact_rate(rate):
+    true, given = planted(2000, 5, rate)
+    found = estimate_rate(F.one_hot(true, 5).float(), given)
+    exact = float((true != given).double().mean())
+    assert found.rate == pytest.approx(exact, abs=1e-6)
+    assert found.low <= exact <= found.high
+    assert found.high - found.low < 0.05
+
+
+def test_doubt_widens_the_range():
+    true, given = planted(2000, 5, 0.2)
+    sure, unsure = (0.96 * F.one_hot(true, 5) + 0.008, 0.6 * F.one_hot(true, 5) + 0.08)
+    ranges = [estimate_rate(guess, given) for guess in (sure, unsure)]
+    assert ranges[1].high - ranges[1].low > 2 * (ranges[0].high - ranges[0].low)
+    told = estimate_rate(unsure, given, unsure=0.0)
+    assert told.high - told.low < ranges[0].high - ranges[0].low
+
+
+def test_a_class_that_nobody_carries_is_nobodys():
+    guess = torch.tensor([[0.5, 0.1, 0.4], [0.1, 0.5, 0.4], [0.6, 0.2, 0.2]])
+    assert float(confident_joint(guess, torch.tensor([0, 1, 0]))[:, 2].sum()) == 0
+
+
+def test_the_joint_is_cleanlabs():
+    count = pytest.importorskip("cleanlab.count")
+    true, given = planted(600, 4, 0.3)
+    draw = torch.Generator().manual_seed(1)
+    guess = (2 * F.one_hot(true, 4) + torch.randn(600, 4, generator=draw)).softmax(1)
+    theirs = count.compute_confident_joint(given.numpy(), guess.numpy(), calibrate=False)
+    assert confident_joint(guess, given).tolist() == theirs.tolist()
+    joint = count.estimate_joint(given.numpy(), guess.numpy())
+    assert estimate_rate(guess, given).rate == pytest.approx(1 - joint.trace(), abs=0.01)

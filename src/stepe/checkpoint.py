@@ -1,7 +1,7 @@
 """Checkpoints: a folder an epoch, whole or not there, checked against its own digests before it is used.
 
-``model.safetensors``, ``ledger.npz``, ``state.pt`` (optimizer, rate and method, read back with ``weights_only``),
-``state.json`` (the epoch and the history so far) and ``manifest.json`` with the SHA-256 of each.
+``model.safetensors``, ``ledger.npz``, ``state.pt`` (optimizer, rate, method and probers, read back with
+``weights_only``), ``state.json`` (the epoch and the history so far) and ``manifest.json`` with the SHA-256 of each.
 Random states are not among it: draws are functions of their names, not of earlier draws.
 """
 
@@ -27,6 +27,7 @@ from stepe.training import Training
 KEPT = 2
 FILES = {"model.safetensors", "ledger.npz", "state.pt", "state.json"}
 MANIFEST = "manifest.json"
+PARTS = ("engine", "method", "reach")
 
 
 def save(folder: Path, training: Training) -> None:
@@ -38,7 +39,8 @@ def save(folder: Path, training: Training) -> None:
         np.savez(new / "ledger.npz", **{name: col.cpu().numpy() for name, col in training.ledger.state_dict().items()})  # type: ignore[arg-type]
         # Through memory: on a full disk, torch's own writer says nothing that helps.
         content = io.BytesIO()
-        torch.save(plain({"engine": training.engine.state_dict(), "method": training.method.state_dict()}), content)
+        parts = {name: getattr(training, name).state_dict() for name in PARTS}
+        torch.save(plain(parts), content)
         (new / "state.pt").write_bytes(content.getbuffer())
         state = plain({"epoch": training.epoch, "history": training.history})
         (new / "state.json").write_text(json.dumps(state), encoding="utf-8")
@@ -82,8 +84,8 @@ def _load(path: Path, training: Training) -> None:
     with np.load(path / "ledger.npz", allow_pickle=False) as arrays:
         training.ledger.load_state_dict({name: torch.from_numpy(arrays[name]) for name in arrays.files})
     state: dict[str, Any] = torch.load(path / "state.pt", weights_only=True, map_location="cpu")
-    training.engine.load_state_dict(state["engine"])
-    training.method.load_state_dict(state["method"])
+    for name in PARTS:
+        getattr(training, name).load_state_dict(state[name])
     progress = json.loads((path / "state.json").read_text(encoding="utf-8"))
     training.epoch, training.history = progress["epoch"], progress["history"]
 

@@ -1,5 +1,6 @@
 """``fit``: the algorithm. Each epoch, probe if the method asks, plan, train as planned; write down what happened."""
 
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from stepe.data.samples import Augment, Samples, TensorSamples, as_samples, check_labels, check_view, read_labels
-from stepe.engine.eager import ModelForward
+from stepe.engine.eager import EagerEngine, ModelForward
 from stepe.engine.rate import RateShape, cosine
 from stepe.engine.resident import ResidentEngine
 from stepe.engine.steps import Steps, exhaust
@@ -33,6 +34,7 @@ from stepe.training import (
     check_amp,
     check_batch_size,
     check_groups,
+    check_trusted,
     cross_entropy,
     describe,
     determinism,
@@ -41,6 +43,7 @@ from stepe.training import (
     held_out_samples,
     make_optimizer,
     make_rate,
+    make_reach,
     place,
     summarise,
 )
@@ -77,6 +80,8 @@ def begin(
     epochs: int = 60,
     noise_rate: float | None = None,
     groups: Any = None,
+    trusted: Any = None,
+    probe: str = "in-sample",
     test: Any = None,
     truth: Truth | None = None,
     batch_size: int = 128,
@@ -112,8 +117,13 @@ def begin(
         method: a name from :data:`stepe.methods.METHODS` or a method of your own; its options follow by keyword
             (``rho_max``, ``warmup``, ``schedule``, ``memory``, ``sticky``, ``softness``, ``min_keep``, ``view``...).
             ``oracle`` is plain training under another name: hand it the clean labels.
-        noise_rate: known share of wrong labels, from which rho_max follows if it is not given.
+        noise_rate: known share of wrong labels, from which rho_max follows if it is not given; without either, the rate
+            is estimated in the warm-up.
         groups: one integer per sample for ``min_keep``; by default the class.
+        trusted: one bool per sample: labels that were checked; these samples are never dropped.
+        probe: who judges the samples. ``in-sample``: the model in training, as in the paper. ``cross:5``: models that
+            never trained on them, one per fold; ``cross:2x2``: on two independent splits. ``auto``: cross-fitted in
+            the warm-up, and in-sample afterwards if the model turns out not to learn its labels by heart.
         test: held-out data in the same form, for the accuracy in the history. Never trained on.
         truth: which samples are noisy, in a benchmark. Only metrics see it.
         optimizer: an optimizer, or a function of the parameters; by default SGD with Nesterov momentum 0.9.
@@ -150,6 +160,10 @@ def begin(
     if truth is not None and len(truth.noisy) != len(samples):
         raise InputError(f"the truth covers {len(truth.noisy)} samples, the data {len(samples)}")
 
+    method = make_method(method, **method_options)
+    probe = probe if method.cross_fits else "in-sample"
+    if probe != "in-sample" and not all(made is None or callable(made) for made in (optimizer, scheduler)):
+        raise InputError("a cross-fitted probe trains copies of the model: give optimizer and scheduler as functions")
     classes = int(given.max()) + 1
     if held_out is not None and (largest := int(held_out[1].max())) >= classes:
         raise InputError(f"label {largest} of the test data is not among the {classes} classes of the training labels")
@@ -161,30 +175,36 @@ def begin(
         criterion=criterion or cross_entropy(classes),
         noise_rate=noise_rate,
         groups=None if groups is None else check_groups(groups, len(samples)),
+        trusted=None if trusted is None else check_trusted(trusted, len(samples)),
+        reach=probe,
         device=device,
     )
     ledger = Ledger(len(samples))
-    method = make_method(method, **method_options)
     method.start(task, ledger)
     check_view(samples, method.view)
     kind = engine_class(engine)
-    made = make_optimizer(
-        optimizer, model.to(device), learning_rate, weight_decay, fused=issubclass(kind, ResidentEngine)
-    )
     full_steps = len(batch_sizes(len(samples), batch_size))
-    runner = kind(
-        model,
-        samples,
-        task,
-        optimizer=made,
-        rate=make_rate(rate_shape, scheduler, scheduler_interval, made, epochs=epochs, full_steps=full_steps),
-        device=device,
-        batch_size=batch_size,
-        probe_batch_size=probe_batch_size,
-        forward=forward,
-        amp=amp,
-    )
-    training = Training(runner, method, ledger, describe(method, task, runner, amp, deterministic))
+
+    def make_engine(model: nn.Module, task: Task) -> EagerEngine:
+        fused = issubclass(kind, ResidentEngine)
+        made = make_optimizer(optimizer, model.to(device), learning_rate, weight_decay, fused=fused)
+        return kind(
+            model,
+            samples,
+            task,
+            optimizer=made,
+            rate=make_rate(rate_shape, scheduler, scheduler_interval, made, epochs=epochs, full_steps=full_steps),
+            device=device,
+            batch_size=batch_size,
+            probe_batch_size=probe_batch_size,
+            forward=forward,
+            amp=amp,
+        )
+
+    untrained = model if probe == "in-sample" else copy.deepcopy(model)
+    runner = make_engine(model, task)
+    reach = make_reach(probe, untrained, task, make_engine, runner)
+    training = Training(runner, method, ledger, reach, describe(method, task, runner, amp, deterministic))
     if run is not None:
         from stepe.run import RunFolder  # needs more than torch and numpy
 
@@ -216,7 +236,7 @@ def _run(
     observers: tuple[Observer, ...],
 ) -> Steps[Result]:
     """The paper's algorithm, top to bottom."""
-    engine, method, ledger = training.engine, training.method, training.ledger
+    engine, method, ledger, reach = training.engine, training.method, training.ledger, training.reach
     for observer in observers:
         observer.run_started(training)
 
@@ -229,7 +249,9 @@ def _run(
 
         plan = method.plan(epoch, ledger)
         _check_plan(plan)
+        yield from reach.settle(epoch, method)
         turnover = ledger.record_selection(plan.kept)
+        yield from reach.train_steps(plan, method)
         train_loss = yield from engine.train_steps(plan, method)
         if not math.isfinite(train_loss):
             raise RunError(_diverged(f"the training loss became {train_loss} in epoch {epoch}"))
@@ -271,8 +293,7 @@ def _run(
 
 def _probe(training: Training) -> Steps[None]:
     method = training.method
-    seen = training.engine.probe(training.epoch, method.view, probabilities=method.needs_probabilities)
-    yield training.engine.mark()
+    seen = yield from training.reach.probe(training.epoch, method)
     if not bool(torch.isfinite(seen.loss).any()):
         raise RunError(_diverged(f"every loss is NaN or infinite before epoch {training.epoch}"))
     method.observe(seen, training.ledger)

@@ -49,12 +49,15 @@ class Names:
         return cls([str(row) for row in range(n)], list(range(n)), split)
 
 
-def flags(ledger: Ledger) -> Tensor:
+def flags(ledger: Ledger, labels: Tensor) -> Tensor:
     """Which samples to advise people to look at: dropped, and contradicted by the model, in the end and before.
 
     A hard sample that was dropped is soon contradicted too, for nobody teaches it any more; a wrong label was
-    contradicted all along. So the prediction must differ from the label in most probes, not only in the last.
+    contradicted all along. Where a running guess is kept, it remembers that; else the prediction must differ from the
+    label in most probes, not only in the last.
     """
+    if "guess" in ledger.columns:
+        return ledger["dropped"] & (ledger["guess"].float().argmax(1) != labels.to(ledger.device))
     margin = ledger["margin"]
     often = ledger["times_contradicted"] >= CONTRADICTED * ledger["times_probed"]
     # Without logits there is no prediction to disagree with: the drop alone has to do.
@@ -66,15 +69,18 @@ def training_table(
 ) -> dict[str, Any]:
     """One row per training sample, by sample index, in :data:`COLUMNS`; ranks follow the suspicion."""
     trust = torch.where(torch.isnan(ledger["trust"]), _percentile_trust(ledger["loss"]), ledger["trust"])
+    prediction, confidence = ledger["prediction"], ledger["confidence"]
+    if "guess" in ledger.columns:  # what the flags go by; the last probe alone may say otherwise
+        confidence, prediction = ledger["guess"].float().max(1)
     seen = Observation(
         ledger["loss"],
-        prediction=ledger["prediction"],
-        confidence=ledger["confidence"],
+        prediction=prediction,
+        confidence=confidence,
         given_probability=trust,
         margin=ledger["margin"],
     )
     dropped_share = (ledger["drop_count"].double() / max(1, epochs_after_warmup)).clamp(max=1)
-    return _table(seen, labels, class_names, names, ledger["dropped"], flags(ledger), dropped_share)
+    return _table(seen, labels, class_names, names, ledger["dropped"], flags(ledger, labels), dropped_share)
 
 
 def held_out_table(seen: Observation, labels: Tensor, class_names: list[str], names: Names) -> dict[str, Any]:

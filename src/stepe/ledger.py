@@ -7,7 +7,7 @@ from torch import Tensor
 
 from stepe.errors import RunError
 
-TRUST_MEMORY = 0.8
+TRUST_MEMORY = 0.9
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,11 @@ class Observation:
     """logit of the given label minus the largest other logit: negative where the model disagrees"""
     probability: Tensor | None = None
     """n x classes, where a method asks for it"""
+    unsure: Tensor | None = None
+    """bool: where several models were asked, whether they predict differently"""
+    unspoilt: bool = False
+    """whether it comes from models that have not learned these labels by heart: none of them trained on the sample, or
+    the one that did was seen to contradict wrong labels all the same"""
 
 
 @dataclass(frozen=True)
@@ -94,11 +99,19 @@ class Ledger:
             self.columns["times_contradicted"] += self["margin"] < 0
         if seen.given_probability is not None:
             self._remember_trust(seen.given_probability.to(self.device))
+        if "guess" in self.columns and seen.probability is not None:
+            self._remember_guess(seen.probability.to(self.device))
 
     def _remember_trust(self, given_probability: Tensor) -> None:
         """A running mean of the given label's probability: a single late probe goes stale as labels are memorised."""
         old, new = self["trust"], given_probability
         self["trust"] = torch.where(torch.isfinite(old), TRUST_MEMORY * old + (1 - TRUST_MEMORY) * new, new)
+
+    def _remember_guess(self, probability: Tensor) -> None:
+        """The running guess of the class; the first probe starts it."""
+        if int(self["times_probed"].max()) > 1:
+            probability = TRUST_MEMORY * self["guess"].float() + (1 - TRUST_MEMORY) * probability
+        self["guess"] = probability
 
     def record_selection(self, kept: Tensor) -> Turnover:
         """Write down which samples this epoch drops, and say how many came and went."""

@@ -1,10 +1,20 @@
-"""From what is known about the noise to rho_max, the largest fraction ever dropped."""
+"""From what is known, or can be found out, about the noise to rho_max, the largest fraction ever dropped."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
 
 from stepe.errors import InputError
 from stepe.schedule import check_drop_max
 
 MARGIN = 0.05
 CAP = 0.5
+CAP_OF_ESTIMATE = 0.8
+"""a known rate above 0.45 is capped as in the paper; where more was seen to be wrong, more has to go"""
+DOUBT_BELOW, DOUBT_ABOVE = 1.0, 0.5
+"""widths of the range in units of how unsure the guesses are: mistakes of the model add to the rate, rarely hide it"""
 
 
 def drop_max_from_rate(rate: float) -> float:
@@ -18,19 +28,74 @@ def drop_max_from_rate(rate: float) -> float:
     return min(CAP, float(rate) + MARGIN)
 
 
-def resolve_drop_max(rho_max: float | None, noise_rate: float | None) -> float:
-    """rho_max as the user gave it, or from a known noise rate.
-
-    This is the seam for an automatic choice: methods call it once, when a run starts, and keep the answer in their
-    state, which checkpoints save.
-    """
+def resolve_drop_max(rho_max: float | Literal["auto"] | None, noise_rate: float | None) -> float | None:
+    """rho_max as the user gave it, or from a known noise rate; ``None`` if it is to be found out."""
+    if rho_max == "auto" or (rho_max is None and noise_rate is None):
+        return None
     if rho_max is not None:
         check_drop_max(rho_max)
         return float(rho_max)
-    if noise_rate is not None:
-        return drop_max_from_rate(noise_rate)
-    raise InputError(
-        "rho_max is missing: say what share of the labels may be dropped at most (rho_max=0.2, or --rho-max 0.2 on the "
-        "command line: a little above the share of wrong labels you expect), or give noise_rate, from which it "
-        "follows; finding it automatically is not available yet"
-    )
+    assert noise_rate is not None
+    return drop_max_from_rate(noise_rate)
+
+
+def drop_max_from_estimate(rate: float) -> float:
+    """The same margin above an estimated rate, but less above a small one: of clean labels hardly any are dropped.
+
+    >>> drop_max_from_estimate(0.4), drop_max_from_estimate(0.0)
+    (0.45, 0.0)
+    """
+    return min(CAP_OF_ESTIMATE, rate + min(MARGIN, rate / 4))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A noise rate that was found out without clean labels, and how far it can be off."""
+
+    rate: float
+    low: float
+    high: float
+    """a 90% range"""
+
+    def to_json(self) -> dict[str, Any]:
+        """For checkpoints and summaries."""
+        return asdict(self)
+
+
+def estimate_rate(guess: Tensor, labels: Tensor, unsure: float | None = None) -> Estimate:
+    """The share of wrong labels, from guesses (n x classes) of models that have not learned them by heart.
+
+    The confident joint (Northcutt et al., 2021): a label counts as contradicted where another class is as likely as
+    it typically is among the samples that carry its name. A model's own mistakes pass for noise, and nothing in the
+    labels tells the two apart: the range is as wide as the guesses are ``unsure``, which is the share of samples on
+    which independent models differ, or by default the mean probability of all but the most likely class.
+    """
+    guess = guess.float().cpu()
+    counts = torch.bincount(labels, minlength=guess.shape[1])
+    joint = confident_joint(guess, labels)
+    # Rows to the class counts: classes in which few are confident must not count for less.
+    rows = joint.sum(1)
+    wrong = torch.where(rows > 0, 1 - joint.diagonal() / rows.clamp(min=1), 0.0)
+    rate = float((wrong * counts).sum() / counts.sum())
+    doubt = float(1 - guess.amax(1).mean()) if unsure is None else unsure
+    spread = 1.645 * (max(rate * (1 - rate), 1 / len(labels)) / len(labels)) ** 0.5
+    return Estimate(rate, max(0.0, rate - DOUBT_BELOW * doubt - spread), min(1.0, rate + DOUBT_ABOVE * doubt + spread))
+
+
+def confident_joint(guess: Tensor, labels: Tensor) -> Tensor:
+    """How many samples of given class i are confidently of class j (classes x classes).
+
+    >>> confident_joint(torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9]]), torch.tensor([0, 0, 1]))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    classes = guess.shape[1]
+    given = guess.gather(1, labels[:, None]).squeeze(1)
+    counts = torch.bincount(labels, minlength=classes)
+    usual = torch.zeros(classes).index_add_(0, labels, given) / counts.clamp(min=1)
+    # A class that nobody carries is nobody's.
+    confident = (guess >= usual) & (counts > 0)
+    likely = torch.where(confident, guess, -1.0).argmax(1)
+    counted = confident.any(1)
+    pairs = labels[counted] * classes + likely[counted]
+    return torch.bincount(pairs, minlength=classes * classes).reshape(classes, classes).float()

@@ -6,6 +6,7 @@ global random generators are too, so training draws what it would have drawn wit
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -62,7 +63,7 @@ def probe(
             f"the probe missed {missed} of {n} samples and saw {again} more than once; "
             "it must see each sample once, in any order"
         )
-    return Observation(loss, **columns)
+    return replace(Observation(loss), **columns)  # type: ignore[arg-type]
 
 
 def check_losses(losses: Tensor, expected: int) -> None:

@@ -10,8 +10,9 @@ import os
 import shlex
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from stepe import checkpoint
+from stepe.data.samples import TensorSamples
 from stepe.environment import describe_environment
 from stepe.errors import InputError, RunError
 from stepe.files import TEMPORARY, plain, replacing, reporting, sweep, write_text
@@ -48,6 +50,11 @@ class About:
     held_out_names: Names | None = None
     pictures: Callable[[Tensor], npt.NDArray[np.uint8]] | None = None
     """sample indices -> their pictures (k x height x width, or with channels last), if they have any"""
+    unlabelled: Tensor | None = None
+    """samples without a label, which the finished model predicts"""
+    unlabelled_names: Names | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    """further files of the run, by name: how inputs are encoded, what was found before training"""
 
 
 class RunFolder:
@@ -80,6 +87,9 @@ class RunFolder:
         self._trace = Trace(self.path / "trace.bin", training.ledger.n)
         if not self._resume or not self._take_up(training):
             self._begin(training)
+        for name, content in self.about.files.items():
+            if not (self.path / name).exists():
+                write_text(self.path / name, content)
         self._trace.truncate(training.epoch)
         self._rewrite_history(training.history)
 
@@ -142,7 +152,9 @@ class RunFolder:
             samples[samples["flagged"]].sort_values("rank").to_csv(temporary, index=False)
         if self.about.pictures is not None:
             self._store_pictures(samples)
-        write_text(self.path / "summary.json", json.dumps(plain(result.summary), indent=1))
+        self._store_probabilities(training)
+        found = {} if self.about.unlabelled is None else {"unlabelled": len(self.about.unlabelled)}
+        write_text(self.path / "summary.json", json.dumps(plain(result.summary | found), indent=1))
 
     def _store_pictures(self, samples: "pd.DataFrame") -> None:
         assert self.about.pictures is not None
@@ -151,6 +163,14 @@ class RunFolder:
         with replacing(self.path / "pictures.npz") as temporary:
             np.savez_compressed(temporary, row=flagged["row"].to_numpy(), image=self.about.pictures(index))
 
+    def _store_probabilities(self, training: Training) -> None:
+        """The running guess, for tools that work on probabilities."""
+        if "guess" not in training.ledger.columns:
+            return
+        rows = np.arange(training.ledger.n) if self.about.names is None else np.asarray(self.about.names.rows)
+        with replacing(self.path / "probabilities.npz") as temporary:
+            np.savez_compressed(temporary, row=rows, probability=training.ledger["guess"].cpu().numpy())
+
     def _samples(self, result: Result) -> "pd.DataFrame":
         import pandas as pd
 
@@ -158,13 +178,25 @@ class RunFolder:
         class_names = read_config(self.path)["class_names"]
         names = about.names or Names.numbered(training.ledger.n)
         after_warmup = training.task.epochs - training.method.warmup_epochs
-        table = pd.DataFrame(training_table(training.ledger, training.task.labels, class_names, names, after_warmup))
-        if result.held_out is None or result.held_out_labels is None:
-            return table
-        held_out_names = about.held_out_names or Names.numbered(len(result.held_out_labels), "test")
-        held_out = held_out_table(result.held_out, result.held_out_labels, class_names, held_out_names)
-        held_out["rank"] += len(table)
-        return pd.concat([table, pd.DataFrame(held_out)], ignore_index=True)
+        tables = [training_table(training.ledger, training.task.labels, class_names, names, after_warmup)]
+        if result.held_out is not None and result.held_out_labels is not None:
+            held_out_names = about.held_out_names or Names.numbered(len(result.held_out_labels), "test")
+            tables.append(held_out_table(result.held_out, result.held_out_labels, class_names, held_out_names))
+        if about.unlabelled is not None:
+            tables.append(self._predicted(result, about.unlabelled, class_names))
+        for before, table in pairwise(tables):
+            table["rank"] += before["rank"].max()
+        return pd.concat([pd.DataFrame(table) for table in tables], ignore_index=True)
+
+    def _predicted(self, result: Result, unlabelled: Tensor, class_names: list[str]) -> dict[str, Any]:
+        """The rows of samples without a label: a suggestion, and nothing to suspect."""
+        engine = result.training.engine
+        nobodys = torch.zeros(len(unlabelled), dtype=torch.int64)
+        seen = engine.judge(TensorSamples(unlabelled.to(engine.device)), nobodys)
+        seen = replace(seen, given_probability=None, margin=None)
+        names = self.about.unlabelled_names or Names.numbered(len(unlabelled), "unlabelled")
+        table = held_out_table(seen, nobodys, class_names, names)
+        return table | {"given_label": [""] * len(unlabelled)}
 
 
 def _json_line(row: Row) -> str:
@@ -284,6 +316,12 @@ class Run:
             }
             for epoch, entry in enumerate(entries)
         ]
+
+    def predict(self, data: Any, device: str = "auto") -> "pd.DataFrame":
+        """What the model says about further data of the same form: id, predicted_label and confidence, a row each."""
+        from stepe.recipes.predict import predict
+
+        return predict(self, data, device=device)
 
     def report(self) -> Path:
         """Build ``report.html`` anew; returns its path."""

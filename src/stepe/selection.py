@@ -69,6 +69,20 @@ def select(scores: Tensor, drop_fraction: float, *, groups: Tensor | None = None
     return Selection(kept, cut, len(scores) - n_finite, shortfall)
 
 
+def protect(scores: Tensor, drop_fraction: float, trusted: Tensor | None) -> tuple[Tensor, float]:
+    """Scores and a drop fraction under which a selection keeps all trusted samples.
+
+    >>> protect(torch.tensor([3.0, 2.0, 1.0]), 0.5, torch.tensor([True, False, False]))
+    (tensor([0., 2., 1.]), 0.5)
+    """
+    if trusted is None:
+        return scores, drop_fraction
+    trusted = trusted.to(scores.device)
+    lowest = float(torch.where(torch.isfinite(scores), scores, torch.inf).min())
+    below = torch.where(trusted, lowest - 1 if math.isfinite(lowest) else 0.0, scores)
+    return below, min(drop_fraction, float((~trusted).double().mean()))
+
+
 def soften(scores: Tensor, selection: Selection, temperature: float) -> Tensor:
     """Weights in [0, 1] that down-weight instead of dropping; at temperature 0, or near it, the hard selection.
 

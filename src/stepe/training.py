@@ -1,12 +1,13 @@
 """A run in progress, and how it is put together from what a user handed over."""
 
+import copy
 import hashlib
 import json
 import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, Protocol
 
 import torch
@@ -25,6 +26,8 @@ from stepe.issues import flags
 from stepe.ledger import Ledger, Observation
 from stepe.methods import Criterion, Method, Task
 from stepe.metrics import Truth, auroc, detection
+from stepe.randomness import Stream
+from stepe.reach import AUTO, CrossFitted, Folds, InSample, Reach, Watched
 
 ENGINES: dict[str, type[EagerEngine]] = {
     "eager": EagerEngine,
@@ -43,6 +46,7 @@ class Training:
     engine: EagerEngine
     method: Method
     ledger: Ledger
+    reach: Reach
     config: dict[str, Any]
     """what a resumed run must share with the run it continues"""
     history: list[Row] = field(default_factory=list)
@@ -115,7 +119,7 @@ class Silent:
 def summarise(training: Training, truth: Truth | None) -> dict[str, Any]:
     """The run in a few numbers. The last epoch counts; the best test accuracy stands beside it, named as such."""
     history, ledger = training.history, training.ledger
-    dropped, flagged = ledger["dropped"], flags(ledger)
+    dropped, flagged = ledger["dropped"], flags(ledger, training.task.labels)
     seconds = sum(row["seconds"] for row in history)
     summary: dict[str, Any] = {
         "method": training.method.name,
@@ -125,6 +129,8 @@ def summarise(training: Training, truth: Truth | None) -> dict[str, Any]:
         "flagged": int(flagged.sum()),
         "seconds": seconds,
         "seconds_per_epoch": seconds / len(history),
+        "probe": training.reach.findings(),
+        **training.method.findings(ledger),
     }
     if "test_accuracy" in history[-1]:
         summary["test_accuracy"] = history[-1]["test_accuracy"]
@@ -199,6 +205,36 @@ def check_groups(groups: Any, n: int) -> Tensor:
     if found.shape != (n,) or found.is_floating_point():
         raise InputError(f"groups have shape {tuple(found.shape)} and type {found.dtype}; give one integer a sample")
     return found.to(torch.int64)
+
+
+def check_trusted(trusted: Any, n: int) -> Tensor:
+    """Trusted samples as a mask."""
+    found = as_tensor(trusted)
+    if found.shape != (n,) or found.dtype != torch.bool:
+        raise InputError(f"trusted has shape {tuple(found.shape)} and type {found.dtype}; give one bool a sample")
+    return found.cpu()
+
+
+def make_reach(
+    probe: str,
+    model: nn.Module,
+    task: Task,
+    make_engine: Callable[[nn.Module, Task], EagerEngine],
+    engine: EagerEngine,
+) -> Reach:
+    """Who judges the samples, by name; ``model`` is what probers start from."""
+    in_sample = InSample(engine)
+    if probe == in_sample.name:
+        return in_sample
+    if probe != "auto" and not probe.startswith("cross:"):
+        raise InputError(f"probe is {probe!r}; choose in-sample, cross:5, cross:2x2 and the like, or auto")
+    folds = Folds.parse(AUTO if probe == "auto" else probe.removeprefix("cross:"))
+    if folds.folds > task.n:
+        raise InputError(f"{task.n} samples cannot be split into {folds.folds} folds; ask for fewer")
+    seeds = [Stream.named(task.seed, "prober", position).seed for position in range(folds.folds * folds.splits)]
+    probers = [make_engine(copy.deepcopy(model), replace(task, seed=seed)) for seed in seeds]
+    cross = CrossFitted(probers, folds, folds.deal(task.labels, task.seed))
+    return Watched(in_sample, cross) if probe == "auto" else cross
 
 
 def check_batch_size(batch_size: int, n: int) -> int:
@@ -306,6 +342,8 @@ def describe(method: Method, task: Task, engine: EagerEngine, amp: str | None, d
         "classes": task.classes,
         "inputs": _inputs_digest(engine.samples),
         "labels": _digest(task.labels.numpy().tobytes()),
+        "probe": task.reach,
+        "trusted": None if task.trusted is None else _digest(task.trusted.numpy().tobytes()),
         "groups": None if task.groups is None else _digest(task.groups.cpu().numpy().tobytes()),
         "model": f"{type(engine.model).__name__} {_digest(json.dumps(shapes).encode())}",
     }

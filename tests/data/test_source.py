@@ -109,12 +109,14 @@ def test_samples_come_as_pictures():
 # Arrays
 
 
-def test_features_are_standardised(features):
+def test_features_are_standardised_by_the_training_part(features):
     found = from_arrays(features, LABELS)
-    whole = torch.cat([found.x, found.test_x])
     assert found.x.dtype == torch.float32
-    torch.testing.assert_close(whole.mean(0), torch.zeros(3), atol=1e-5, rtol=0)
-    torch.testing.assert_close(whole.std(0, correction=0), torch.ones(3))
+    torch.testing.assert_close(found.x.mean(0), torch.zeros(3), atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.x.std(0, correction=0), torch.ones(3))
+    training = features[found.names.rows]
+    expected = (features[found.test_names.rows] - training.mean(0)) / training.std(0)
+    torch.testing.assert_close(found.test_x, torch.tensor(expected, dtype=torch.float32))
     assert not found.bundled
     assert found.truth is None
     assert found.noise_rate is None
@@ -160,6 +162,13 @@ def test_every_class_is_in_both_parts_even_with_two_samples(features):
     assert set(found.labels.tolist()) == set(found.test_labels.tolist()) == {0, 1, 2}
 
 
+def test_a_class_with_one_sample_stays_in_training(features):
+    labels = np.array([3] + [1] * 20 + [2] * 19)
+    found = from_arrays(features, labels)
+    assert (found.labels == found.class_names.index("3")).sum() == 1
+    assert found.class_names.index("3") not in found.test_labels
+
+
 BAD_ARRAYS = {
     "one dimension": (np.ones(40), LABELS, r"have shape \(40,\); they must be n x d"),
     "three dimensions": (np.ones((40, 2, 2)), LABELS, r"have shape \(40, 2, 2\)"),
@@ -173,7 +182,7 @@ BAD_ARRAYS = {
     "complex labels": (np.ones((40, 2)), LABELS.astype(complex), "are complex128; classes must be"),
     "labels of all kinds": (np.ones((40, 2)), np.array([None, 1] * 20), "are object; classes must be"),
     "one class": (np.ones((40, 2)), np.full(40, 7), "all labels of arrays are .*7.*; at least two classes"),
-    "a lonely class": (np.ones((40, 2)), np.array([3] + [1] * 39), "class .*3.* of arrays has one sample; each class"),
+    "all different": (np.ones((40, 2)), np.arange(40), "all 40 labels of arrays are different: that is an id"),
 }
 
 
@@ -288,12 +297,14 @@ def test_a_local_path_named_like_a_bundled_set_wins_and_says_so(tmp_path, monkey
     assert open_source("bundled:data.npz").bundled
 
 
-@pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
-def test_a_folder_or_file_called_digits_wins_too(tmp_path, monkeypatch, make):
+@pytest.mark.parametrize(
+    ("make", "told"), [(Path.mkdir, "neither pictures nor tables"), (Path.touch, "is not a kind of data")]
+)
+def test_a_folder_or_file_called_digits_wins_too(tmp_path, monkeypatch, make, told):
     monkeypatch.chdir(tmp_path)
     make(tmp_path / "digits")
     said = []
-    with pytest.raises(InputError, match="is not a kind of data that can be read yet"):
+    with pytest.raises(InputError, match=told):
         open_source("digits", said.append)
     assert "bundled:digits" in said[0]
 
@@ -316,6 +327,6 @@ def test_unknown_data_is_an_error_that_says_what_there_is(tmp_path, monkeypatch,
 
 
 def test_another_kind_of_file_is_refused_with_what_is_needed(tmp_path):
-    (tmp_path / "table.csv").write_text("a,b\n")
-    with pytest.raises(InputError, match=r"table.csv' is not a kind of data that can be read yet; give an .npz file"):
-        open_source(str(tmp_path / "table.csv"))
+    (tmp_path / "table.xlsx").write_text("a,b\n")
+    with pytest.raises(InputError, match=r"table.xlsx' is not a kind of data that can be read; give a folder of pict"):
+        open_source(str(tmp_path / "table.xlsx"))

@@ -282,12 +282,6 @@ def test_issues_before_any_probe_are_an_error(data, model):
 # What is refused
 
 
-def test_a_missing_rho_max_says_how_to_give_it(data):
-    with pytest.raises(InputError, match=r"rho_max is missing: .*rho_max=0.2.* or give noise_rate"):
-        StepE(data, epochs=EPOCHS)
-    assert StepE(data, epochs=EPOCHS, noise_rate=0.2).method.drop_max == pytest.approx(0.25)
-
-
 def test_methods_whose_loss_differs_point_to_fit(data):
     with pytest.raises(InputError, match=r"'truncation' changes the loss, which a loader cannot do; use stepe.fit\(\)"):
         StepE(data, epochs=EPOCHS, method="truncation", rho_max=0.3)

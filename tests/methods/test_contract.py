@@ -41,6 +41,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         ("step-e", "own schedule", {"schedule": math.sqrt}),
         ("step-e", "no warm-up", {"warmup": 0, "ramp_end": 2}),
         ("step-e", "everything", {"sticky": True, "memory": 0.5, "softness": 0.2, "min_keep": 0.5}),
+        ("step-e", "auto", {"rho_max": "auto"}),
+        ("step-e", "auto warm-up", {"rho_max": "auto", "warmup": "auto"}),
+        ("step-e", "guess", {"score": "guess"}),
+        ("one-shot", "auto", {"rho_max": "auto"}),
         ("one-shot", "soft", {"softness": 0.3}),
         ("one-shot", "min_keep", {"min_keep": 0.8}),
         ("truncation", "first-epoch", {"threshold": "first-epoch"}),
@@ -238,10 +242,12 @@ def dropping_plan(variant: str, task: Task) -> tuple[Method, Plan] | None:
     """The method and its first plan that leaves somebody out altogether, if it ever does."""
     method, ledger = build(variant), Ledger(task.n)
     method.start(task, ledger)
-    losses = torch.rand(task.n, generator=torch.Generator().manual_seed(1))
+    draw = torch.Generator().manual_seed(1)
+    losses = torch.rand(task.n, generator=draw)
+    probability = (3 * torch.randn(task.n, task.classes, generator=draw)).softmax(1)
     for epoch in range(EPOCHS):
         if method.wants_probe(epoch):
-            method.observe(Observation(losses), ledger)
+            method.observe(Observation(losses, probability=probability), ledger)
         plan = method.plan(epoch, ledger)
         if not (plan.kept if plan.trains is None else plan.trains).all():
             return method, plan

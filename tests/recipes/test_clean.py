@@ -106,6 +106,7 @@ def test_digits_become_a_run_with_everything_in_it(tmp_path):
         "issues.csv",
         "model.safetensors",
         "pictures.npz",
+        "preprocessing.json",
         "report.html",
         "samples.parquet",
         "summary.json",
@@ -187,9 +188,9 @@ def test_bundled_data_without_noise_is_known_to_be_clean():
 
 @pytest.mark.usefixtures("_no_report")
 def test_no_noise_planted_says_nothing_about_peoples_own_labels(file):
-    with pytest.raises(InputError, match="rho_max is missing"):
-        clean(file, noise="none", epochs=3)
-    assert "noise" not in clean(file, noise="none", rho_max=0.2, epochs=3).summary
+    run = clean(file, noise="none", epochs=3)
+    assert "noise" not in run.summary
+    assert run.config["fit"]["noise_rate"] is None
 
 
 @pytest.mark.usefixtures("_no_report")
@@ -248,16 +249,16 @@ def test_shuffling_the_truth_changes_no_weight(file, monkeypatch):
 
 @pytest.mark.usefixtures("_no_report")
 def test_the_held_out_labels_change_no_weight(file, monkeypatch):
-    from stepe.data import source
+    from stepe.recipes import clean as recipe
 
-    split = source._split
+    open_source = recipe.open_source
 
     def mislabelled(*args: Any, **options: Any) -> Source:
-        found = split(*args, **options)
+        found = open_source(*args, **options)
         return replace(found, test_labels=(found.test_labels + 1) % 3)
 
     honest = clean(file, rho_max=0.2, epochs=3, out="honest")
-    monkeypatch.setattr(source, "_split", mislabelled)
+    monkeypatch.setattr("stepe.recipes.clean.open_source", mislabelled)
     fooled = clean(file, rho_max=0.2, epochs=3, out="fooled")
     assert Path("honest/model.safetensors").read_bytes() == Path("fooled/model.safetensors").read_bytes()
     assert honest.summary["test_accuracy"] != fooled.summary["test_accuracy"]
@@ -273,7 +274,12 @@ MISTAKES = {
     "malformed noise": ({"noise": "symmetric"}, "noise is 'symmetric'"),
     "rho_max of 1": ({"rho_max": 1.0}, "rho_max is 1.0"),
     "negative rho_max": ({"rho_max": -0.1}, "rho_max is -0.1"),
-    "no rho_max": ({"rho_max": None}, "rho_max is missing"),
+    "rho_max of a word": ({"rho_max": "much"}, "rho_max is 'much'"),
+    "unknown probe": ({"probe": "crossed"}, "probe is 'crossed'"),
+    "hold-out of everything": ({"holdout": 1.0}, "holdout is 1.0; it must be a share in [0, 1)"),
+    "a column where there are none": ({"label": "y"}, "has no columns; leave --label out"),
+    "model of another kind": ({"model": "hf:x"}, "model 'hf:x' is for text, and the data is features"),
+    "model of no kind": ({"model": "resnet"}, "model is 'resnet'; write timm:NAME"),
     "no epochs": ({"epochs": 0}, "epochs is 0"),
     "long warm-up": ({"warmup": 3}, "warm-up is 3 of 3 epochs"),
     "negative warm-up": ({"warmup": -1}, "warm-up is -1"),
@@ -301,7 +307,6 @@ def test_mistakes_are_refused_before_anything_is_written(file, mistake, told):
         ({"rho_max": 1.5}, "rho_max is 1.5"),
         ({"rho_max": 0.2, "warmup": 9}, "warm-up is 9 of 3"),
         ({"rho_max": 0.2, "min_keep": 2.0}, "min_keep is 2.0"),
-        ({}, "rho_max is missing"),
     ],
 )
 def test_what_a_compared_method_would_refuse_is_refused_before_the_first_is_trained(file, options, told):

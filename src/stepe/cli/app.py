@@ -14,6 +14,9 @@ from rich.console import Console
 
 import stepe
 from stepe.cli.bench import bench
+from stepe.cli.cleaned import cleaned
+from stepe.cli.export import export
+from stepe.cli.predict import predict
 from stepe.cli.reproduce import reproduce
 from stepe.errors import InputError, StepeError
 from stepe.methods import METHODS
@@ -31,7 +34,11 @@ EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
 # Options that a resumed run may be given again, as long as they are the ones it was started with.
-RESUMED = ("method", "noise", "epochs", "warmup", "rho_max", "noise_rate", "min_keep", "seed", "device")
+RESUMED = (
+    *("label", "text", "image", "features", "id", "trusted", "group", "split_by", "holdout", "test", "encoding"),
+    *("image_size", "model"),
+    *("method", "noise", "epochs", "warmup", "rho_max", "probe", "noise_rate", "min_keep", "seed", "device"),
+)
 METHOD_NAMES = ", ".join(METHODS)
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, or [b]latest[/b].")]
 
@@ -110,9 +117,70 @@ def clean(
         str | None,
         typer.Argument(
             metavar="DATA",
-            help="[b]digits[/b] (bundled, with planted noise); [b]cifar100n[/b], [b]cifar10n:worst[/b] and the like "
-            "(real human noise); or an .npz file with the arrays features and labels.",
+            help="A folder with a subfolder of pictures per class; a .csv, .tsv, .jsonl or .parquet file; an .npz file "
+            "with the arrays features and labels, or a pair x.npy,y.npy; a saved Hugging Face data set, or hf:NAME; "
+            "[b]digits[/b] (bundled, with planted noise); [b]cifar100n[/b], [b]cifar10n:worst[/b] and the like (real "
+            "human noise).",
             show_default=False,
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(metavar="COL", help="Column with the labels; rows without one are predicted.", show_default=False),
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(metavar="COL", help="Learn from this column of texts.", show_default=False)
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(metavar="COL", help="Learn from the pictures whose paths this column holds.", show_default=False),
+    ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLS",
+            help="Learn from these columns of numbers: a comma list of names or patterns, as in emb_*. With none of "
+            "the three, from all columns: numbers, categories and dates.",
+            show_default=False,
+        ),
+    ] = None,
+    id: Annotated[
+        str | None, typer.Option(metavar="COL", help="Column that names the rows.", show_default=False)
+    ] = None,
+    trusted: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COL",
+            help="Column that says whose label was checked (true, 1, yes): never dropped.",
+            show_default=False,
+        ),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COL", help="Column whose values --min-keep protects, not the classes.", show_default=False
+        ),
+    ] = None,
+    split_by: Annotated[
+        str | None,
+        typer.Option(metavar="COL", help="Column whose values (patients, users) stay on one side.", show_default=False),
+    ] = None,
+    holdout: Annotated[float, typer.Option(help="Share of each class held out for the accuracy; 0 is none.")] = 0.2,
+    test: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Data of the same form to hold out instead.", show_default=False),
+    ] = None,
+    encoding: Annotated[str, typer.Option(help="Of a text file.")] = "utf-8",
+    image_size: Annotated[
+        int | None,
+        typer.Option(
+            min=8, help="Side to which pictures are resized; by default by size and device.", show_default=False
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND:NAME", help="Another network: timm:NAME for pictures, hf:NAME for texts.", show_default=False
         ),
     ] = None,
     method: Annotated[
@@ -128,14 +196,29 @@ def clean(
             show_default=False,
         ),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Length of the run; 60 by default.", show_default=False)] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Length of the run; 20 to 60 by default, by the data.", show_default=False)
+    ] = None,
     warmup: Annotated[
-        int | None, typer.Option(help="Epochs before anything is dropped; by default a sixth.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="EPOCHS", help="Epochs before anything is dropped; by default a sixth; or auto.", show_default=False
+        ),
     ] = None,
     rho_max: Annotated[
-        float | None,
+        str | None,
         typer.Option(
-            help="Largest share of the samples ever dropped; by default min(0.5, rate + 0.05) where the rate is known.",
+            metavar="SHARE",
+            help="Largest share of the samples ever dropped; by default min(0.5, rate + 0.05) where the rate is known, "
+            "else auto: it is estimated.",
+            show_default=False,
+        ),
+    ] = None,
+    probe: Annotated[
+        str | None,
+        typer.Option(
+            help="Who judges the samples: in-sample (the model itself), cross:K or cross:KxR (models that never "
+            "trained on them), or auto, the default for your own data without pictures.",
             show_default=False,
         ),
     ] = None,
@@ -144,7 +227,8 @@ def clean(
         typer.Option(help="Share of wrong labels, if you know it; --rho-max then follows.", show_default=False),
     ] = None,
     min_keep: Annotated[
-        float, typer.Option(help="Share of every class that is never dropped, to protect rare ones; 0 is off.")
+        float,
+        typer.Option(help="Share of every class or --group that is never dropped, to protect rare ones; 0 is off."),
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
     out: Annotated[
@@ -183,6 +267,8 @@ def clean(
     if (data is None) == (resume is None):
         raise InputError("give DATA to clean (for example: stepe clean digits), or --resume RUN, one of the two")
     started: list[Path] = []
+    warmup_given = _number_or_auto(warmup, "--warmup", int)
+    rho_max_given = _number_or_auto(rho_max, "--rho-max", float)
 
     def work(follow: Any) -> stepe.Run:
         if resume is not None:
@@ -192,7 +278,8 @@ def clean(
                 raise InputError(f"--out {out} is not the run that --resume {resume} names; leave --out away")
             if compare is not None:
                 raise InputError("--compare and --no-compare were settled when the run began; leave them away")
-            insisted = {name: value for name, value in context.params.items() if _typed(context, name)}
+            values = context.params | {"warmup": warmup_given, "rho_max": rho_max_given}
+            insisted = {name: value for name, value in values.items() if _typed(context, name)}
             return recipe.resume(
                 path, say=say, follow=follow, **{name: insisted[name] for name in insisted if name in RESUMED}
             )
@@ -201,11 +288,25 @@ def clean(
         started.append(target)
         return recipe.clean(
             data,
+            label=label,
+            text=text,
+            image=image,
+            features=features,
+            id=id,
+            trusted=trusted,
+            group=group,
+            split_by=split_by,
+            holdout=holdout,
+            test=test,
+            encoding=encoding,
+            image_size=image_size,
+            model=model,
             method=method,
             noise=noise,
             epochs=epochs,
-            warmup=warmup,
-            rho_max=rho_max,
+            warmup=warmup_given,
+            rho_max=rho_max_given,
+            probe=probe,
             noise_rate=noise_rate,
             min_keep=min_keep,
             seed=seed,
@@ -226,6 +327,16 @@ def clean(
             say("Interrupted before anything was written.")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     _show_result(run, quiet=quiet, as_json=as_json)
+
+
+def _number_or_auto(text: str | None, option: str, kind: type[Any]) -> Any:
+    """A number, or the word auto."""
+    if text is None or text == "auto":
+        return text
+    try:
+        return kind(text)
+    except ValueError:
+        raise InputError(f"{option} is {text!r}; give a number, or auto") from None
 
 
 def _typed(context: typer.Context, name: str) -> bool:
@@ -330,6 +441,9 @@ def compare(
 
 app.command()(reproduce)
 app.command()(bench)
+app.command()(cleaned)
+app.command()(export)
+app.command()(predict)
 
 
 def _run_path(name: str) -> Path:

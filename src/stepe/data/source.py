@@ -1,25 +1,41 @@
 """Sources: where ``stepe clean`` gets its samples, by name or path."""
 
-import zipfile
-import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stepe.data import cifar_n
-from stepe.data.noise import Noise
+from stepe.data import arrays, cifar_n
+from stepe.data.encode import Encoder, FeatureEncoder, ImageEncoder, Kind
+from stepe.data.noise import Noise, Planted
+from stepe.data.own import (
+    Collection,
+    Layout,
+    Say,
+    can_collect,
+    collect,
+    conflicting_duplicates,
+    csv_text,
+    fit_encoder,
+    from_matrix,
+    group_numbers,
+    number_labels,
+)
+from stepe.data.split import hold_out
+from stepe.data.table import HF_PREFIX, SUFFIXES
 from stepe.errors import InputError
 from stepe.issues import Names
 from stepe.metrics import Truth
 from stepe.randomness import Stream
 
 BUNDLED_PREFIX = "bundled:"
-HOLD_OUT = 0.2
+PROJECTED = 64
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,9 @@ class Source:
     test_x: Tensor
     test_labels: Tensor
     test_names: Names
+    kind: Kind
+    encoder: Encoder
+    """how further inputs become what ``x`` holds"""
     reference: str | None = None
     """what :func:`open_source` finds it by; ``None``: arrays, which only their owner can bring again"""
     bundled: bool = False
@@ -47,6 +66,19 @@ class Source:
     clean_labels: Tensor | None = None
     noise_rate: float | None = None
     """known, because it was planted or the data set says so"""
+    held_out_noisy: bool = True
+    """whether the held-out labels can be wrong too"""
+    trusted: Tensor | None = None
+    """bool: whose label was checked"""
+    groups: Tensor | None = None
+    """one integer a sample, for the floor below which none is dropped"""
+    unlabelled_x: Tensor | None = None
+    """samples without a label, to be predicted"""
+    unlabelled_names: Names | None = None
+    duplicates: int = 0
+    """samples whose very input also stands under another label"""
+    files: dict[str, str] = field(default_factory=dict)
+    """what was found before training, as files for the run folder"""
 
     @property
     def classes(self) -> int:
@@ -60,7 +92,7 @@ class Source:
         if noise is None:
             truth = Truth(torch.zeros(len(self.labels), dtype=torch.bool), self.labels)
             return replace(self, truth=truth, clean_x=self.x, clean_labels=self.labels, noise_rate=0.0)
-        planted = noise.plant(self.x, self.labels, self.classes, seed)
+        planted = self._plant(noise, seed)
         return replace(
             self,
             x=planted.x,
@@ -70,6 +102,19 @@ class Source:
             clean_labels=self.labels,
             noise_rate=float(planted.noisy.double().mean()),
         )
+
+    def _plant(self, noise: Noise, seed: int) -> Planted:
+        if self.kind == "text" and noise.kind == "instance":
+            # Numbers of n-grams are names: what a text resembles shows in a projection of its bag.
+            table = Stream.named(seed, "noise/projection").normal(torch.arange((int(self.x.max()) + 1) * PROJECTED))
+            bags = torch.nn.functional.embedding_bag(self.x, table.reshape(-1, PROJECTED), mode="mean", padding_idx=0)
+            return replace(noise.plant(bags, self.labels, self.classes, seed), x=self.x)
+        if self.kind == "table" and noise.kind == "outliers":
+            # The columns of a table have no range in common.
+            low, high = self.x.amin(0), self.x.amax(0)
+            planted = noise.plant((self.x - low) / (high - low).clamp(min=1e-6), self.labels, self.classes, seed)
+            return replace(planted, x=torch.where(planted.noisy[:, None], low + (high - low) * planted.x, self.x))
+        return noise.plant(self.x, self.labels, self.classes, seed)
 
     def pictures(self, index: Tensor) -> npt.NDArray[np.uint8]:
         """Samples as pictures."""
@@ -86,9 +131,15 @@ def digits() -> Source:
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
-    x = torch.tensor(bunch.data / 16, dtype=torch.float32)
-    return _split(
-        "digits", x, torch.tensor(bunch.target), [str(i) for i in range(10)], bundled=True, image_shape=(8, 8)
+    collection = from_matrix(bunch.data / 16, bunch.target, "digits")
+    return replace(
+        from_collection(collection, encoder=FeatureEncoder.identity(64)),
+        reference=f"{BUNDLED_PREFIX}digits",
+        bundled=True,
+        held_out_noisy=False,
+        image_shape=(8, 8),
+        duplicates=0,
+        files={},
     )
 
 
@@ -107,6 +158,9 @@ def from_cifar(name: str, data_dir: Path | None = None) -> Source:
         test_x=data.test_images,
         test_labels=data.test_labels,
         test_names=Names.numbered(len(data.test_labels), "test"),
+        kind="images",
+        encoder=ImageEncoder(32, list(data.mean), list(data.std)),
+        held_out_noisy=False,
         reference=data.name,
         image_shape=(32, 32, 3),
         mean=data.mean,
@@ -120,85 +174,150 @@ def from_cifar(name: str, data_dir: Path | None = None) -> Source:
 
 def from_arrays(features: npt.ArrayLike, labels: npt.ArrayLike, name: str = "arrays") -> Source:
     """Features (n x d) and labels, which may be strings."""
-    try:
-        x = np.asarray(features, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the features of {name} are not numbers: {error}") from error
-    y = np.asarray(labels)
-    if x.ndim != 2 or x.size == 0:
-        raise InputError(
-            f"the features of {name} have shape {x.shape}; they must be n x d, with at least one row and one column"
-        )
-    if y.shape != (len(x),):
-        raise InputError(f"the labels of {name} have shape {y.shape} for {len(x)} rows of features; give one a row")
-    if not np.isfinite(x).all():
-        row = int(np.flatnonzero(~np.isfinite(x).all(1))[0])
-        raise InputError(f"the features of {name} hold NaN or infinity (first in row {row}); fill or remove them")
-    if y.dtype.kind not in "biuSU":
-        raise InputError(f"the labels of {name} are {y.dtype}; classes must be integers or strings")
-    if y.dtype.kind == "S":
-        y = np.char.decode(y, "utf-8", "replace")
-    classes, index, counts = np.unique(y, return_inverse=True, return_counts=True)
-    if len(classes) < 2:
-        raise InputError(f"all labels of {name} are {str(classes[0])!r}; at least two classes are needed")
-    if counts.min() < 2:
-        rare = classes[counts.argmin()]
-        raise InputError(f"class {str(rare)!r} of {name} has one sample; each class needs at least two to hold one out")
-    center, scale = x.mean(0), x.std(0)
-    x = (x - center) / np.where(scale > 0, scale, 1)
-    names = [str(c) for c in classes]
-    return _split(name, torch.tensor(x, dtype=torch.float32), torch.tensor(index, dtype=torch.int64), names)
+    return from_collection(from_matrix(features, labels, name))
 
 
 def from_npz(path: Path) -> Source:
     """A file with the arrays ``features`` and ``labels``, as ``numpy.savez`` writes it."""
-    try:
-        with _load_npz(path) as arrays:
-            if missing := {"features", "labels"} - set(arrays.files):
-                found = ", ".join(arrays.files) or "nothing"
-                raise InputError(f"{path} has no array {' or '.join(sorted(missing))}; it holds {found}")
-            source = from_arrays(arrays["features"], arrays["labels"], name=path.stem)
-            return replace(source, reference=str(path.resolve()))
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, MemoryError) as error:
-        raise InputError(f"{path} cannot be read as an npz file ({error}); write it with numpy.savez") from error
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} cannot be read: {error}; labels must be integers or fixed-width strings") from error
+    return open_own(str(path))
 
 
-def _load_npz(path: Path) -> "np.lib.npyio.NpzFile":
-    loaded = np.load(path, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        raise InputError(f"{path} holds one array without a name; write it with numpy.savez, as features and labels")
-    return loaded  # type: ignore[no-any-return]
+def open_own(
+    data: Any, layout: Layout | None = None, device: torch.device = CPU, say: Say = lambda message: None
+) -> Source:
+    """People's own data: a path, a reference, a pair of arrays or a table in memory."""
+    layout = layout or Layout()
+    if isinstance(data, tuple):
+        layout.check_no_columns("a pair of arrays")
+        features, labels = data
+        collection = from_matrix(features, labels, "arrays")
+    else:
+        collection = collect(data, layout, device, say)
+    if layout.test is None:
+        return from_collection(collection, layout, say)
+    size = collection.inputs.shape[-1] if collection.kind == "images" else None
+    held_out = collect(layout.test, replace(layout, image_size=size), device, say)
+    return from_collection(collection, layout, say, held_out=held_out)
 
 
-def open_source(data: str, say: Callable[[str], None] = lambda message: None, data_dir: Path | None = None) -> Source:
+def from_collection(
+    collection: Collection,
+    layout: Layout | None = None,
+    say: Say = lambda message: None,
+    *,
+    encoder: Encoder | None = None,
+    held_out: Collection | None = None,
+) -> Source:
+    """Number the labels, hold some samples out, and encode all with what is fitted on the rest."""
+    layout = layout or Layout()
+    class_names, numbers = number_labels(collection.labels, collection.name)
+    labelled = np.flatnonzero(numbers >= 0)
+    together = None if collection.together is None else [collection.together[i] for i in labelled]
+    apart = hold_out(numbers[labelled], 0 if held_out is not None else layout.holdout, together)
+    train, test, unlabelled = labelled[~apart], labelled[apart], np.flatnonzero(numbers < 0)
+    encoder = encoder or fit_encoder(collection.kind, collection.take(train), layout.model)
+    if held_out is None:
+        tested, test_labels = collection, numbers[test]
+    else:
+        tested, test, test_labels = held_out, *_known_labels(held_out, class_names, say)
+    duplicates = conflicting_duplicates(collection)
+    if duplicates:
+        groups = duplicates[-1][-1]
+        say(
+            f"{len(duplicates)} samples, in {groups} groups of the very same input, carry different labels: see "
+            "duplicates.csv"
+        )
+    return Source(
+        name=collection.name,
+        x=encoder.encode(collection.take(train)),
+        labels=torch.from_numpy(numbers[train]),
+        class_names=class_names,
+        names=collection.names(train, "train"),
+        test_x=encoder.encode(tested.take(test)),
+        test_labels=torch.from_numpy(test_labels),
+        test_names=tested.names(test, "test"),
+        kind=collection.kind,
+        encoder=encoder,
+        reference=collection.reference,
+        image_shape=(encoder.size, encoder.size, 3) if isinstance(encoder, ImageEncoder) else None,
+        mean=tuple(encoder.mean) if isinstance(encoder, ImageEncoder) else None,
+        std=tuple(encoder.std) if isinstance(encoder, ImageEncoder) else None,
+        trusted=None if collection.trusted is None else torch.tensor([collection.trusted[i] for i in train]),
+        groups=None if collection.groups is None else group_numbers([collection.groups[i] for i in train]),
+        unlabelled_x=encoder.encode(collection.take(unlabelled)) if len(unlabelled) else None,
+        unlabelled_names=collection.names(unlabelled, "unlabelled") if len(unlabelled) else None,
+        duplicates=len(duplicates),
+        files=_findings(duplicates, collection.skipped or {}),
+    )
+
+
+def _known_labels(
+    held_out: Collection, class_names: list[str], say: Say
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Which samples of a separate test set have a label, and its number."""
+    number = {label: i for i, label in enumerate(class_names)}
+    if unknown := sorted(set(held_out.labels) - set(number) - {""}):
+        raise InputError(
+            f"class {unknown[0]!r} of the test data {held_out.name} is not among the training labels; remove its rows"
+        )
+    labels = np.array([number.get(label, -1) for label in held_out.labels], dtype=np.int64)
+    index = np.flatnonzero(labels >= 0)
+    if not len(index):
+        raise InputError(f"no row of the test data {held_out.name} has a label; leave --test out")
+    if len(index) < len(labels):
+        say(f"{len(labels) - len(index)} rows of the test data have no label and are left out")
+    return index, labels[index]
+
+
+def _findings(duplicates: list[tuple[str, int, str, int]], skipped: dict[str, str]) -> dict[str, str]:
+    found = {}
+    if duplicates:
+        found["duplicates.csv"] = csv_text(("id", "row", "given_label", "group"), duplicates)
+    if skipped:
+        found["unreadable.csv"] = csv_text(("id", "reason"), list(skipped.items()))
+    return found
+
+
+def open_source(
+    data: str,
+    say: Say = lambda message: None,
+    data_dir: Path | None = None,
+    layout: Layout | None = None,
+    device: torch.device = CPU,
+) -> Source:
     """A source by path or by name; a local path wins, and ``say`` is told so."""
+    layout = layout or Layout()
     path = Path(data)
     if data in cifar_n.NAMES and not _exists(path):
+        layout.check_no_columns(data)
         return from_cifar(data, data_dir)
     if data.startswith(BUNDLED_PREFIX) or (data in BUNDLED and not _exists(path)):
         name = data.removeprefix(BUNDLED_PREFIX)
         if name not in BUNDLED:
             raise InputError(f"unknown bundled data set {name!r}; there is {', '.join(BUNDLED)}")
+        layout.check_no_columns(data)
         return BUNDLED[name]()
     if data in BUNDLED:
         say(f"{data!r} is a local path, which wins over the bundled data set; for that one, say {BUNDLED_PREFIX}{data}")
     if data in cifar_n.NAMES:
         say(f"{data!r} is a local path, which wins over the data set of that name")
-    if not _exists(path):
+    check_there(data)
+    return open_own(data, layout, device, say)
+
+
+def check_there(data: str) -> None:
+    """Refuse a path that does not lead to data, with what would."""
+    if data.startswith(HF_PREFIX):
+        return
+    readable = f"a folder of pictures, a file that ends in {', '.join(SUFFIXES)} or .npz, or a pair x.npy,y.npy"
+    there = arrays.missing(data) is None if arrays.is_array_file(data) else _exists(Path(data))
+    if not data or not there:
         raise InputError(
             f"{data!r} is neither a file here nor a known data set; there is {', '.join([*BUNDLED, *cifar_n.NAMES])}, "
-            "or give the path of an .npz file with the arrays features and labels"
+            f"or give the path of {readable}"
         )
-    if path.suffix != ".npz":
-        raise InputError(
-            f"{data!r} is not a kind of data that can be read yet; "
-            "give an .npz file with the arrays features (n x d) and labels (n), as numpy.savez writes it"
-        )
-    return from_npz(path)
+    if not can_collect(data):
+        raise InputError(f"{data!r} is not a kind of data that can be read; give {readable}")
 
 
 def _exists(path: Path) -> bool:
@@ -206,37 +325,3 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except OSError:  # a name that no file can have
         return False
-
-
-def _split(
-    name: str,
-    x: Tensor,
-    labels: Tensor,
-    class_names: list[str],
-    *,
-    bundled: bool = False,
-    image_shape: tuple[int, ...] | None = None,
-) -> Source:
-    """Hold out a fifth of each class. The split does not depend on the run's seed, so that runs can be compared."""
-    order = Stream.named(0, "split").shuffle(torch.arange(len(labels)))
-    held_out = []
-    for c in range(len(class_names)):
-        of_class = order[labels[order] == c]
-        held_out.append(of_class[: min(max(1, round(HOLD_OUT * len(of_class))), len(of_class) - 1)])
-    test = torch.sort(torch.cat(held_out)).values
-    train = torch.ones(len(labels), dtype=torch.bool)
-    train[test] = False
-    rows = torch.nonzero(train).squeeze(1)
-    return Source(
-        name=name,
-        x=x[rows],
-        labels=labels[rows],
-        class_names=class_names,
-        names=Names([str(row) for row in rows.tolist()], rows.tolist()),
-        test_x=x[test],
-        test_labels=labels[test],
-        test_names=Names([str(row) for row in test.tolist()], test.tolist(), "test"),
-        reference=f"{BUNDLED_PREFIX}{name}" if bundled else None,
-        bundled=bundled,
-        image_shape=image_shape,
-    )

@@ -63,10 +63,12 @@ class EagerEngine:
             outputs = self._forward(self.model, x)
         return outputs.float() if outputs.dtype in AMP_TYPES.values() else outputs
 
-    def probe(self, epoch: int, view: View, *, probabilities: bool = False) -> Observation:
-        """Judge all training samples under the given labels."""
+    def probe(
+        self, epoch: int, view: View, *, probabilities: bool = False, only: Tensor | None = None
+    ) -> Observation:
+        """Judge all training samples under the given labels, or ``only`` some, in their order."""
         stream = Stream.named(self.task.seed, "probe", epoch)
-        return self._judge_all(self.samples, self.task.labels, stream, view, probabilities)
+        return self._judge_all(self.samples, self.task.labels, stream, view, probabilities, only)
 
     def judge(self, samples: Samples, labels: Tensor) -> Observation:
         """Judge other samples, for example held-out ones, as they come."""
@@ -81,13 +83,21 @@ class EagerEngine:
         return event
 
     def _judge_all(
-        self, samples: Samples, labels: Tensor, stream: Stream, view: View, probabilities: bool
+        self,
+        samples: Samples,
+        labels: Tensor,
+        stream: Stream,
+        view: View,
+        probabilities: bool,
+        only: Tensor | None = None,
     ) -> Observation:
-        parts = torch.split(torch.arange(len(samples)), self.probe_batch_size)
+        index = torch.arange(len(samples)) if only is None else only
+        parts = torch.split(index, self.probe_batch_size)
+        positions = torch.split(torch.arange(len(index)), self.probe_batch_size)
 
         def batches() -> Iterator[tuple[Tensor, Any]]:
-            for part, x in zip(parts, samples.fetch(parts, stream, view), strict=True):
-                yield part, (to_device(x, self.device), labels[part].to(self.device))
+            for position, part, x in zip(positions, parts, samples.fetch(parts, stream, view), strict=True):
+                yield position, (to_device(x, self.device), labels[part].to(self.device))
 
         def judge(batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor | None, Tensor | None]:
             x, y = batch
@@ -99,7 +109,7 @@ class EagerEngine:
         return probe(
             self.model,
             batches(),
-            len(samples),
+            len(index),
             judge,
             stream=stream,
             device=self.device,

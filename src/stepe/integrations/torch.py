@@ -171,7 +171,7 @@ class StepE:
         table = pd.DataFrame(
             training_table(self.ledger, self.task.labels, self._class_names, self._names, after_warmup)
         )
-        return table[flags(self.ledger).numpy()].sort_values("rank").reset_index(drop=True)
+        return table[flags(self.ledger, self.task.labels).numpy()].sort_values("rank").reset_index(drop=True)
 
     def _probe(self, model: nn.Module, epoch: int, forward: BatchForward | None, batch_size: int) -> None:
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
@@ -195,7 +195,15 @@ class StepE:
             seen = forward(model, batch)
             return (*seen, labels) if isinstance(seen, tuple) else (seen, None, None)
 
-        seen = probe(model, batches(), self.task.n, judge, stream=stream, device=device)
+        seen = probe(
+            model,
+            batches(),
+            self.task.n,
+            judge,
+            stream=stream,
+            device=device,
+            probabilities=self.method.needs_probabilities,
+        )
         if not bool(torch.isfinite(seen.loss).any()):
             raise RunError(f"every loss is NaN or infinite before epoch {epoch}; lower the learning rate")
         self.method.observe(seen, self.ledger)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from stepe.errors import InputError
 from stepe.ledger import Ledger, Observation
 from stepe.plan import Plan
 from stepe.probe import check_losses
@@ -42,6 +43,10 @@ class Task:
     """known share of wrong labels, one number"""
     groups: Tensor | None = None
     """one integer per sample for the group floor; ``None``: the class"""
+    trusted: Tensor | None = None
+    """bool: whose label was checked; they are never dropped"""
+    reach: str = "in-sample"
+    """who judges the samples: the model in training, or others (``stepe.reach``)"""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     """where the loss is computed: state that it reads lives there"""
 
@@ -79,7 +84,10 @@ class Method(ABC):
     """one line for ``--help`` and the docs"""
     trains_on: ClassVar[Literal["given", "clean"]] = "given"
     """``clean`` asks whoever prepares the data for the clean labels: only a benchmark has them"""
-    needs_probabilities: ClassVar[bool] = False
+    needs_probabilities: bool = False
+    """whether the probe has to give the probability of every class"""
+    cross_fits: ClassVar[bool] = False
+    """whether other models may judge its samples; of no use to a method that hardly probes"""
     view: View = "augmented"
     """which images the probe sees"""
     warmup_epochs: int = 0
@@ -111,6 +119,10 @@ class Method(ABC):
         """Turn a batch into a scalar. Must not read values back to the host, so that a CUDA graph can hold it."""
         return batch.mean(self.task.criterion(forward(batch.x), batch.target))
 
+    def findings(self, ledger: Ledger) -> dict[str, Any]:
+        """What was found out about the data, for the summary, as JSON values."""
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """What was found out at run time, as JSON values or tensors."""
         return {}
@@ -119,6 +131,8 @@ class Method(ABC):
         """Take up a saved state."""
 
 
-def resolve_warmup(warmup: int | None, epochs: int) -> int:
-    """The warm-up a user gave, or the paper's share of the run."""
-    return default_warmup(epochs) if warmup is None else warmup
+def resolve_warmup(warmup: int | Literal["auto"] | None, epochs: int) -> int:
+    """The warm-up a user gave, or the paper's share of the run, which is the longest that ``auto`` takes."""
+    if isinstance(warmup, str) and warmup != "auto":
+        raise InputError(f"the warm-up is {warmup!r}; it must be a number of epochs, or 'auto'")
+    return default_warmup(epochs) if warmup is None or isinstance(warmup, str) else warmup

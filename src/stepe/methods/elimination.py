@@ -2,28 +2,34 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from stepe.automatic import Automatic
 from stepe.errors import InputError
-from stepe.ledger import Ledger
+from stepe.ledger import Ledger, Observation
 from stepe.methods.base import Method, Task, View, resolve_warmup
-from stepe.noise_rate import resolve_drop_max
+from stepe.noise_rate import drop_max_from_estimate, resolve_drop_max
 from stepe.plan import Plan
 from stepe.schedule import Schedule, check_epochs
-from stepe.selection import Selection, select, soften
+from stepe.selection import Selection, protect, select, soften
 
 
 @dataclass
 class Elimination(Method):
     """Keep the lowest 1 - rho_t of the scores; a subclass says when to probe and how rho_t grows."""
 
-    rho_max: float | None = None
-    """largest fraction ever dropped; ``None``: from the known noise rate"""
-    warmup: int | None = None
-    """epochs before anything is dropped; ``None``: a sixth of the run"""
+    cross_fits: ClassVar[bool] = True
+
+    rho_max: float | Literal["auto"] | None = None
+    """largest fraction ever dropped; ``None``: from the known noise rate; without one, ``auto``: found out"""
+    warmup: int | Literal["auto"] | None = None
+    """epochs before anything is dropped; ``None``: a sixth of the run; ``auto``: until nothing is learned but noise"""
+    score: Literal["auto", "loss", "guess"] = "auto"
+    """what is ranked: the latest loss, as in the paper, or that of the running guess; ``auto``: the guess where rho_max
+    is found out or the probe is cross-fitted"""
     softness: float = 0.0
     """down-weight instead of dropping, with this temperature in units of loss; 0 drops"""
     min_keep: float = 0.0
@@ -31,7 +37,7 @@ class Elimination(Method):
     view: View = "augmented"
 
     def start(self, task: Task, ledger: Ledger) -> None:
-        """Resolve rho_max and the warm-up."""
+        """Resolve rho_max and the warm-up, as far as they are known."""
         super().start(task, ledger)
         self.warmup_epochs = resolve_warmup(self.warmup, task.epochs)
         check_epochs(task.epochs, self.warmup_epochs)
@@ -39,11 +45,55 @@ class Elimination(Method):
             raise InputError(f"min_keep is {self.min_keep!r}; it must be a share in [0, 1]")
         if not self.softness >= 0:
             raise InputError(f"softness is {self.softness!r}; it must be 0 (drop) or a positive number of loss units")
-        self._take_drop_max(resolve_drop_max(self.rho_max, task.noise_rate))
+        if self.score not in ("auto", "loss", "guess"):
+            raise InputError(f"score is {self.score!r}; choose auto, loss or guess")
+        drop_max = resolve_drop_max(self.rho_max, task.noise_rate)
+        self.automatic = Automatic(finds_rate=drop_max is None, finds_warmup=self.warmup == "auto")
+        by_guess = self.automatic.finds_rate or task.reach != "in-sample"
+        self.uses_guess = self.score == "guess" or (self.score == "auto" and by_guess)
+        self.needs_probabilities = self.uses_guess or self.automatic.finds_rate
+        if self.needs_probabilities:
+            ledger.add_column("guess", torch.float16, 0.0, width=task.classes)
+        self._take_drop_max(0.0 if drop_max is None else drop_max)
 
     def _take_drop_max(self, drop_max: float) -> None:
         self.drop_max = drop_max
         self.drop_fraction = self.schedule_for(drop_max)
+
+    @property
+    def first_probe(self) -> int:
+        """The epoch before which no probe is needed; where something is to be found out, the warm-up is probed too."""
+        return 1 if self.automatic else self.warmup_epochs
+
+    @property
+    def smoothing(self) -> float:
+        """How much the losses remember earlier probes."""
+        return 0.0
+
+    def observe(self, seen: Observation, ledger: Ledger) -> None:
+        """Take in a probe, and what it says about itself."""
+        if self.needs_probabilities and seen.probability is None:
+            raise InputError(
+                "rho_max='auto' and the running guess need logits of shape (batch, classes) from the model; "
+                "give rho_max as a number"
+            )
+        ledger.record_probe(seen, memory=self.smoothing)
+        self.automatic.note(seen)
+
+    def adapt(self, epoch: int, ledger: Ledger) -> None:
+        """End the warm-up if it is time; when it is over, set rho_max by what is known of the noise."""
+        if epoch < self.warmup_epochs and self.automatic.ends_warmup(epoch, ledger):
+            self.warmup_epochs = epoch
+            self._take_drop_max(self.drop_max)
+        if epoch >= self.warmup_epochs and self.automatic.finds_rate:
+            self._take_drop_max(drop_max_from_estimate(self.automatic.rate(ledger, self.task.labels).rate))
+
+    def findings(self, ledger: Ledger) -> dict[str, Any]:
+        """The noise rate, where it was found out, and what was done about it."""
+        found: dict[str, Any] = {"rho_max": self.drop_max, "warmup": self.warmup_epochs}
+        if self.automatic.finds_rate:
+            found["noise_rate"] = self.automatic.rate(ledger, self.task.labels).to_json()
+        return found
 
     @abstractmethod
     def schedule_for(self, drop_max: float) -> Schedule:
@@ -51,20 +101,27 @@ class Elimination(Method):
 
     def scores(self, ledger: Ledger) -> Tensor:
         """What the selection ranks by."""
-        return ledger["score"]
+        if not self.uses_guess:
+            return ledger["score"]
+        guess = ledger["guess"].float()
+        given = guess.gather(1, self.task.labels.to(guess.device)[:, None]).squeeze(1)
+        return -given.clamp(min=torch.finfo(torch.float32).tiny).log()
 
     def select(self, drop_fraction: float, ledger: Ledger) -> Selection:
         """The selection rule on the scores, with the group floor if one is set."""
         groups = self.task.labels if self.task.groups is None else self.task.groups
-        return select(self.scores(ledger), drop_fraction, groups=groups.to(ledger.device), min_keep=self.min_keep)
+        scores, drop_fraction = protect(self.scores(ledger), drop_fraction, self.task.trusted)
+        return select(scores, drop_fraction, groups=groups.to(ledger.device), min_keep=self.min_keep)
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """All samples in the warm-up, then those with the lowest scores."""
+        if self.automatic and self.wants_probe(epoch):
+            self.adapt(epoch, ledger)
         if epoch < self.warmup_epochs:
             return super().plan(epoch, ledger)
         drop_fraction = self.drop_fraction(epoch)
         chosen = self.select(drop_fraction, ledger)
-        weight = soften(self.scores(ledger), chosen, self.softness) if self.softness > 0 else None
+        weight = self._weights(ledger, chosen) if self.softness > 0 else None
         return Plan(
             epoch,
             self.task.epochs,
@@ -78,10 +135,17 @@ class Elimination(Method):
             shortfall=chosen.shortfall,
         )
 
+    def _weights(self, ledger: Ledger, chosen: Selection) -> Tensor:
+        weight = soften(self.scores(ledger), chosen, self.softness)
+        trusted = self.task.trusted
+        return weight if trusted is None else torch.where(trusted.to(weight.device), 1.0, weight)
+
     def state_dict(self) -> dict[str, Any]:
-        """The resolved rho_max."""
-        return {"drop_max": self.drop_max}
+        """What was resolved, and what it will be resolved from."""
+        return {"drop_max": self.drop_max, "warmup": self.warmup_epochs, "automatic": self.automatic.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the resolved rho_max."""
+        """Restore it."""
+        self.warmup_epochs = state["warmup"]
+        self.automatic.load_state_dict(state["automatic"])
         self._take_drop_max(state["drop_max"])

@@ -22,5 +22,5 @@ class OneShot(Elimination):
         return Schedule(drop_max, self.task.epochs, self.warmup_epochs, ramp_end=self.warmup_epochs)
 
     def wants_probe(self, epoch: int) -> bool:
-        """Once, when the warm-up ends."""
-        return epoch == self.warmup_epochs
+        """Once, when the warm-up ends; where something is to be found out, before too."""
+        return self.first_probe <= epoch <= self.warmup_epochs

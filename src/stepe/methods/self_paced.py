@@ -7,7 +7,7 @@ from stepe.errors import InputError
 from stepe.ledger import Ledger
 from stepe.methods.base import Method, Task, View
 from stepe.plan import Plan
-from stepe.selection import select
+from stepe.selection import protect, select
 
 
 @dataclass
@@ -38,8 +38,8 @@ class SelfPaced(Method):
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """The samples with the lowest losses."""
-        drop_fraction = 1 - self.keep_fraction(epoch)
-        chosen = select(ledger["score"], drop_fraction)
+        scores, drop_fraction = protect(ledger["score"], 1 - self.keep_fraction(epoch), self.task.trusted)
+        chosen = select(scores, drop_fraction)
         return Plan(
             epoch,
             self.task.epochs,

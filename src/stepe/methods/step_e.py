@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stepe.errors import InputError
-from stepe.ledger import Ledger, Observation
+from stepe.ledger import Ledger
 from stepe.methods.base import Task
 from stepe.methods.elimination import Elimination
 from stepe.schedule import Schedule, Shape, make_schedule
@@ -49,13 +49,15 @@ class StepwiseElimination(Elimination):
         )
 
     def wants_probe(self, epoch: int) -> bool:
-        """Every epoch after the warm-up."""
-        return epoch >= self.warmup_epochs
+        """Every epoch after the warm-up; where something is to be found out, before too."""
+        return epoch >= self.first_probe
 
-    def observe(self, seen: Observation, ledger: Ledger) -> None:
-        """Smooth the scores over probes, if asked to."""
-        ledger.record_probe(seen, memory=self.memory)
+    @property
+    def smoothing(self) -> float:
+        """As asked for."""
+        return self.memory
 
     def scores(self, ledger: Ledger) -> Tensor:
-        """The smoothed losses; a sticky drop is a score of infinity."""
-        return torch.where(ledger["dropped"], torch.inf, ledger["score"]) if self.sticky else ledger["score"]
+        """A sticky drop is a score of infinity."""
+        scores = super().scores(ledger)
+        return torch.where(ledger["dropped"], torch.inf, scores) if self.sticky else scores

@@ -36,7 +36,13 @@ class Truncation(Method):
             raise InputError(f"threshold is {self.threshold!r}; choose 'untrained' or 'first-epoch'")
         if self.threshold == "first-epoch" and task.epochs == 1:
             raise InputError("threshold='first-epoch' needs 2 epochs or more and this run has 1; use 'untrained'")
-        self._drop_max = resolve_drop_max(self.rho_max, task.noise_rate)
+        drop_max = resolve_drop_max(self.rho_max, task.noise_rate)
+        if drop_max is None:
+            raise InputError(
+                "rho_max is missing, and truncation cannot find it out: give the share of the labels that may be wrong "
+                "(rho_max=0.2, or --rho-max 0.2), or noise_rate, from which it follows"
+            )
+        self._drop_max = drop_max
         self._tau = torch.tensor(float("inf"), device=task.device)
 
     def wants_probe(self, epoch: int) -> bool:

@@ -1,34 +1,51 @@
 """``stepe clean``: from labels that cannot be trusted to a run folder with a model, ranked issues and a report."""
 
 import json
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 import torch
 from torch import nn
 
+from stepe.data import arrays
 from stepe.data.augment import CropFlip, Normalised
+from stepe.data.encode import FeatureEncoder, Kind, TableEncoder, TextEncoder, write_encoder
+from stepe.data.images import SMALL
 from stepe.data.noise import Noise
-from stepe.data.source import BUNDLED_PREFIX, Source, from_arrays, open_source
+from stepe.data.own import Layout, resolved
+from stepe.data.source import BUNDLED_PREFIX, Source, open_own, open_source
+from stepe.data.split import HOLD_OUT
 from stepe.errors import InputError, RunError
 from stepe.files import sweep
 from stepe.fit import fit
 from stepe.ledger import Ledger
 from stepe.methods import METHODS, Task, make_method, method_class
-from stepe.models.mlp import MLP
-from stepe.models.resnet import resnet18
+from stepe.models.build import build
+from stepe.models.pretrained import check_model
 from stepe.randomness import Stream, seeded
 from stepe.run import About, Run, RunFolder, new_run_path, read_config
 from stepe.schedule import check_epochs
 from stepe.training import Observer, cross_entropy, find_device
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+Auto = Literal["auto"]
+PREPROCESSING = "preprocessing.json"
 DEFAULT_NOISE = "symmetric:0.4"
 SIDE_BY_SIDE = ("plain", "step-e", "oracle")
-SMALL_MODEL = 1_000_000
+SMALL_MODEL = 3_000_000
+SMALL_DATA, LARGE_DATA = 5_000, 200_000
+FEW_SAMPLES = 500
+PROBE_SHARE = 1.4
+"""an epoch with its probe, in units of training alone"""
 
 
 @dataclass(frozen=True)
@@ -42,6 +59,28 @@ class Preset:
     batch_size: int = 128
     weight_decay: float = 5e-4
     epochs: int = 60
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+
+
+def training_for(kind: Kind, n: int, *, pretrained: bool = False) -> Preset:
+    """How a network for a kind of data is trained: the more samples, the fewer epochs.
+
+    >>> [training_for("features", n).epochs for n in (1_000, 30_000, 1_000_000)]
+    [60, 41, 20]
+    """
+    growth = math.log(max(1, n / SMALL_DATA)) / math.log(LARGE_DATA / SMALL_DATA)
+    epochs = round(60 - 40 * min(1.0, growth))
+    preset = Preset(epochs=epochs, batch_size=64 if n < FEW_SAMPLES else 128)
+    if pretrained:
+        rate = 2e-5 if kind == "text" else 1e-4
+        return replace(preset, optimizer="adamw", learning_rate=rate, weight_decay=0.01, batch_size=32, epochs=10)
+    if kind == "text":
+        text = replace(preset, hidden=(256,), dropout=0.5, optimizer="adamw", learning_rate=5e-3, weight_decay=0.01)
+        return replace(text, epochs=epochs // 2)
+    if kind == "table":
+        return replace(preset, hidden=(256, 256), dropout=0.3)
+    # Standardised features are far larger than digits' pixels, and unstable at their rate.
+    return replace(preset, learning_rate=0.05) if kind == "features" else preset
 
 
 @dataclass(frozen=True)
@@ -51,18 +90,49 @@ class Request:
     name: str
     """what to call the data"""
     data: str | None
-    """``None``: arrays, which only their owner can bring again"""
+    """``None``: arrays or a table in memory, which only their owner can bring again"""
     methods: tuple[str, ...]
     """the first is the run; the others are trained for comparison"""
     noise: str | None
     epochs: int
-    warmup: int | None
-    rho_max: float | None
+    warmup: int | Auto | None
+    rho_max: float | Auto | None
     noise_rate: float | None
     min_keep: float
     seed: int
     device: str
     data_dir: str | None = None
+    probe: str = "in-sample"
+    kind: Kind = "features"
+    """of data: images, text, table or features"""
+    label: str | None = None
+    text: str | None = None
+    image: str | None = None
+    features: tuple[str, ...] | None = None
+    id: str | None = None
+    trusted: str | None = None
+    group: str | None = None
+    split_by: str | None = None
+    holdout: float = HOLD_OUT
+    test: str | None = None
+    encoding: str = "utf-8"
+    image_size: int | None = None
+    model: str | None = None
+    held_out_noisy: bool = True
+    """whether the held-out labels, too, can be wrong"""
+    duplicates: int = 0
+    """samples whose very input also stands under another label; ``duplicates.csv`` lists them"""
+
+    @classmethod
+    def read(cls, saved: dict[str, Any]) -> "Request":
+        """From its JSON."""
+        lists = {name: tuple(value) for name, value in saved.items() if isinstance(value, list)}
+        return cls(**(saved | lists))
+
+    @property
+    def layout(self) -> Layout:
+        """Where things lie in the data."""
+        return Layout(**{option.name: getattr(self, option.name) for option in fields(Layout)})
 
     def options(self, method: str) -> dict[str, Any]:
         """The options a method understands."""
@@ -75,13 +145,27 @@ Follow = Callable[[str, int, int], Observer]
 
 
 def clean(
-    data: str | Path | tuple[npt.ArrayLike, npt.ArrayLike],
+    data: "str | Path | tuple[npt.ArrayLike, npt.ArrayLike] | pd.DataFrame",
     *,
+    label: str | None = None,
+    text: str | None = None,
+    image: str | None = None,
+    features: str | Sequence[str] | None = None,
+    id: str | None = None,
+    trusted: str | None = None,
+    group: str | None = None,
+    split_by: str | None = None,
+    holdout: float = HOLD_OUT,
+    test: str | Path | None = None,
+    encoding: str = "utf-8",
+    image_size: int | None = None,
+    model: str | None = None,
     method: str | Sequence[str] = "step-e",
     noise: str | None = None,
     epochs: int | None = None,
-    warmup: int | None = None,
-    rho_max: float | None = None,
+    warmup: int | Auto | None = None,
+    rho_max: float | Auto | None = None,
+    probe: str | None = None,
     noise_rate: float | None = None,
     min_keep: float = 0.0,
     seed: int = 0,
@@ -96,16 +180,33 @@ def clean(
     """Train on labels that cannot be trusted; find those that are probably wrong.
 
     Args:
-        data: ``"digits"``, ``"cifar100n"`` or ``"cifar10n:worst"`` and the like, the path of an ``.npz`` file, or a
-            pair (features, labels).
+        data: a folder with a subfolder of pictures per class; a CSV, TSV, JSON-lines or Parquet file; an ``.npz`` file
+            or a pair ``"x.npy,y.npy"``; a folder that Hugging Face's ``datasets`` saved, or ``"hf:NAME"``; a DataFrame;
+            a pair (features, labels); or ``"digits"``, ``"cifar100n"``, ``"cifar10n:worst"`` and the like.
+        label: column of a table that holds the labels; rows where it is empty are predicted.
+        text: column to learn from, if it is text.
+        image: column to learn from, if it holds paths of pictures, below the folder of the table.
+        features: columns to learn from, if they are numbers: names or patterns. With none of the three, all columns.
+        id: column that names the rows.
+        trusted: column that says (true, 1, yes) which labels were checked: these are never dropped.
+        group: column whose values ``min_keep`` protects, instead of the classes.
+        split_by: column whose values are held out as a whole or not at all (a patient, a user).
+        holdout: share of each class that is held out, for the accuracy; 0 for none.
+        test: data of the same form to hold out instead.
+        encoding: of a text file.
+        image_size: side of the square to which pictures are resized.
+        model: ``timm:NAME`` for pictures, ``hf:NAME`` for texts; by default a small network of our own.
         method: one method, several (the first is the run, the others are compared with it), or ``"all"``.
         noise: noise to plant for an experiment, as in ``"symmetric:0.4"``, or ``"none"``. Bundled data is clean, so
             it gets 40% symmetric noise unless told otherwise; people's own data is left as it is.
-        epochs: length of the run.
-        warmup: epochs before anything is dropped; by default a sixth.
-        rho_max: largest share ever dropped; follows from the noise rate where that is known.
+        epochs: length of the run; by default by the size of the data.
+        warmup: epochs before anything is dropped; by default a sixth. ``"auto"``: until labels are learned by heart.
+        rho_max: largest share ever dropped; follows from the noise rate where that is known, and is otherwise
+            (``"auto"``) estimated.
+        probe: who judges the samples: ``"in-sample"``, ``"cross:K"``, ``"cross:KxR"`` or ``"auto"``, see
+            :func:`stepe.fit`. By default ``auto``, but in-sample for pictures, which are augmented, and bundled data.
         noise_rate: known share of wrong labels.
-        min_keep: share of every class that is never dropped.
+        min_keep: share of every class, or of every ``group``, that is never dropped.
         seed: everything random follows from it.
         out: the run folder; by default ``runs/<data>-<n>``.
         data_dir: where CIFAR-N lies; else it is looked for in ``$STEPE_DATA`` and a cache folder, else downloaded.
@@ -117,9 +218,32 @@ def clean(
     Returns:
         The finished run; its folder holds everything.
     """
-    find_device(device)
+    found_device = find_device(device)
     folder = None if data_dir is None else Path(data_dir)
-    source = from_arrays(*data) if isinstance(data, tuple) else open_source(str(data), say, folder)
+    layout = Layout(
+        label=label,
+        text=text,
+        image=image,
+        features=_names(features),
+        id=id,
+        trusted=trusted,
+        group=group,
+        split_by=split_by,
+        holdout=holdout,
+        test=None if test is None else resolved(str(test)),
+        encoding=encoding,
+        image_size=image_size,
+        model=model,
+    )
+    in_memory = not isinstance(data, str | Path)
+    if in_memory:
+        source = open_own(data, layout, found_device, say)
+    else:
+        source = open_source(str(data), say, folder, layout, found_device)
+    if source.image_shape is not None and source.kind == "images":
+        layout = replace(layout, image_size=source.image_shape[0])
+    if model is not None:
+        check_model(model, source.kind)
     if source.bundled:
         noise = noise or DEFAULT_NOISE
     elif noise == "none":
@@ -130,7 +254,7 @@ def clean(
         data=source.reference,
         methods=_choose_methods(method, source, compare),
         noise=noise,
-        epochs=Preset().epochs if epochs is None else epochs,
+        epochs=_preset(source, model).epochs if epochs is None else epochs,
         warmup=warmup,
         rho_max=rho_max,
         noise_rate=noise_rate,
@@ -138,11 +262,22 @@ def clean(
         seed=seed,
         device=device,
         data_dir=None if folder is None else str(folder.resolve()),
+        probe=probe or ("in-sample" if _is_benchmark(source) or source.kind == "images" else "auto"),
+        kind=source.kind,
+        held_out_noisy=source.held_out_noisy,
+        duplicates=source.duplicates,
+        **{option.name: getattr(layout, option.name) for option in fields(Layout)},
     )
     _check_options(request, rho_max=rho_max, warmup=warmup, min_keep=min_keep or None)
     _check_methods(request, source)
-    out = Path(out) if out is not None else default_out("arrays" if isinstance(data, tuple) else str(data))
-    return _carry_out(request, source, out, resume=resume, follow=follow)
+    out = Path(out) if out is not None else default_out(source.name if in_memory else str(data))
+    return _carry_out(request, source, out, resume=resume, say=say, follow=follow)
+
+
+def _names(features: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Columns, as a list or with commas between."""
+    found = features.split(",") if isinstance(features, str) else list(features or ())
+    return tuple(name.strip() for name in found) or None
 
 
 def resume(
@@ -155,12 +290,19 @@ def resume(
     path = Path(path)
     saved = read_config(path)["request"]
     if not saved or saved.get("data") is None:
-        raise RunError(f"{path} was made from arrays; resume it with stepe.clean((features, labels), ..., resume=True)")
-    request = Request(**{**saved, "methods": tuple(saved["methods"])})
+        raise RunError(
+            f"{path} was made from arrays; resume it with stepe.clean((features, labels), ..., resume=True), or with "
+            "the table it was made from"
+        )
+    request = Request.read(saved)
     if "method" in changed:
         asked = tuple(name.strip() for name in changed.pop("method").split(","))
         if asked != request.methods[: len(asked)] and not (asked == ("all",) and set(request.methods) == set(METHODS)):
             changed["methods"] = asked
+    if "features" in changed:
+        changed["features"] = list(_names(changed["features"]) or ()) or None
+    if changed.get("test") is not None:
+        changed["test"] = resolved(changed["test"])
     if "device" in changed and find_device(changed["device"]) == find_device(request.device):
         del changed["device"]
     different = [f"{key} was {saved[key]!r}, not {value!r}" for key, value in changed.items() if saved[key] != value]
@@ -170,13 +312,15 @@ def resume(
             "Resume it as it was, or start a new run in another folder"
         )
     folder = None if request.data_dir is None else Path(request.data_dir)
-    source = _prepare(open_source(saved["data"], say, folder), request.noise, request.seed)
-    return _carry_out(request, source, path, resume=True, follow=follow)
+    source = open_source(saved["data"], say, folder, request.layout, find_device(request.device))
+    source = _prepare(source, request.noise, request.seed)
+    return _carry_out(request, source, path, resume=True, say=say, follow=follow)
 
 
 def default_out(data: str) -> Path:
     """Where a run of this data goes if nobody says: ``runs/<data>-<n>``."""
-    return new_run_path(Path(data.removeprefix(BUNDLED_PREFIX)).stem.replace(":", "-"))
+    name = arrays.name_of(data) if arrays.is_array_file(data) else Path(data.removeprefix(BUNDLED_PREFIX)).stem
+    return new_run_path((name.strip(".") or Path(data).resolve().name or "data").replace(":", "-"))
 
 
 def _prepare(source: Source, noise: str | None, seed: int) -> Source:
@@ -215,6 +359,8 @@ def _check_methods(request: Request, source: Source) -> None:
         seed=request.seed,
         criterion=cross_entropy(source.classes),
         noise_rate=_known_rate(request, source),
+        groups=source.groups,
+        trusted=source.trusted,
     )
     for name in request.methods:
         make_method(name, **request.options(name)).start(task, Ledger(task.n))
@@ -224,7 +370,26 @@ def _known_rate(request: Request, source: Source) -> float | None:
     return source.noise_rate if request.noise_rate is None else request.noise_rate
 
 
-def _carry_out(request: Request, source: Source, out: Path, *, resume: bool, follow: Follow | None) -> Run:
+def _is_benchmark(source: Source) -> bool:
+    """Whether the noise is part of the data, so that its rate is known."""
+    return not source.held_out_noisy
+
+
+def _carry_out(
+    request: Request,
+    source: Source,
+    out: Path,
+    *,
+    resume: bool,
+    say: Callable[[str], None],
+    follow: Follow | None,
+) -> Run:
+    device = find_device(request.device)
+    preset = _preset(source, request.model)
+    description = _describe_network(source, preset, device, request.model)
+    preprocessing = {"kind": source.kind, "encoder": write_encoder(source.encoder), "model": description}
+    if source.kind == "images" and device.type == "cpu":
+        _say_how_long(request, source, preset, description, say)
     for position, method in enumerate(request.methods):
         path = out if position == 0 else out / "compare" / method
         if resume and (path / "summary.json").exists():
@@ -237,17 +402,28 @@ def _carry_out(request: Request, source: Source, out: Path, *, resume: bool, fol
             names=source.names,
             held_out_names=source.test_names,
             pictures=None if source.image_shape is None else source.pictures,
+            unlabelled=source.unlabelled_x,
+            unlabelled_names=source.unlabelled_names,
+            files={PREPROCESSING: json.dumps(preprocessing), **source.files} if position == 0 else {},
         )
-        _train(request, source, method, RunFolder(path, about), resume=resume, observers=observers)
+        folder = RunFolder(path, about)
+        _train(request, source, method, preset, description, folder, resume=resume, observers=observers)
     run = Run(out)
     run.report()
     return run
 
 
 def _train(
-    request: Request, source: Source, method: str, folder: RunFolder, *, resume: bool, observers: tuple[Observer, ...]
+    request: Request,
+    source: Source,
+    method: str,
+    preset: Preset,
+    description: dict[str, Any],
+    folder: RunFolder,
+    *,
+    resume: bool,
+    observers: tuple[Observer, ...],
 ) -> None:
-    preset = Preset()
     x, labels = source.x, source.labels
     if method_class(method).trains_on == "clean":
         assert source.clean_x is not None
@@ -255,7 +431,7 @@ def _train(
         x, labels = source.clean_x, source.clean_labels
     device = find_device(request.device)
     with seeded(Stream.named(request.seed, "init")):
-        model = _network(source, preset, device)
+        model = build(description)
     with _threads_for(model):
         fit(
             model,
@@ -264,13 +440,15 @@ def _train(
             method=method,
             epochs=request.epochs,
             noise_rate=_known_rate(request, source),
-            test=(source.test_x, source.test_labels),
+            groups=source.groups,
+            trusted=source.trusted,
+            probe=request.probe,
+            test=(source.test_x, source.test_labels) if len(source.test_labels) else None,
             truth=source.truth,
             batch_size=preset.batch_size,
-            learning_rate=preset.learning_rate,
-            weight_decay=preset.weight_decay,
+            **_optimizer_options(preset, device),
             device=device,
-            **_image_options(source, device),
+            **_image_options(source, device, request.model),
             seed=request.seed,
             run=folder,
             resume=resume,
@@ -279,22 +457,77 @@ def _train(
         )
 
 
-def _network(source: Source, preset: Preset, device: torch.device) -> nn.Module:
-    if source.mean is None:
-        return MLP(source.x[0].numel(), source.classes, preset.hidden, preset.dropout)
+def _preset(source: Source, model: str | None) -> Preset:
+    if _is_benchmark(source):
+        return Preset()
+    return training_for(source.kind, len(source.labels), pretrained=model is not None)
+
+
+def _optimizer_options(preset: Preset, device: torch.device) -> dict[str, Any]:
+    if preset.optimizer == "sgd":
+        return {"learning_rate": preset.learning_rate, "weight_decay": preset.weight_decay}
+    # Fused, an update of a large embedding takes a fraction of the time.
+    fused = device.type in ("cpu", "cuda")
+    rate, decay = preset.learning_rate, preset.weight_decay
+    return {"optimizer": partial(torch.optim.AdamW, lr=rate, weight_decay=decay, fused=fused)}
+
+
+def _describe_network(source: Source, preset: Preset, device: torch.device, model: str | None) -> dict[str, Any]:
+    """The network for a kind of data, as :func:`stepe.models.build.build` makes it."""
+    encoder, classes = source.encoder, source.classes
+    if model is not None:
+        return {"name": "pretrained", "model": model, "classes": classes}
+    if isinstance(encoder, TextEncoder):
+        (hidden,) = preset.hidden
+        vocabulary = encoder.vocabulary
+        return {
+            "name": "text",
+            "vocabulary": vocabulary,
+            "classes": classes,
+            "hidden": hidden,
+            "dropout": preset.dropout,
+        }
+    shape = {"classes": classes, "hidden": list(preset.hidden), "dropout": preset.dropout}
+    if isinstance(encoder, TableEncoder):
+        return {"name": "tabular", "numbers": encoder.numbers, "codes": encoder.codes, **shape}
+    if isinstance(encoder, FeatureEncoder):
+        return {"name": "mlp", "inputs": source.x[0].numel(), **shape}
     # The CIFAR stem is far more accurate on small pictures, and far too slow without a GPU.
-    return resnet18(source.classes, stem="cifar" if device.type == "cuda" else "imagenet")
+    small = device.type == "cuda" and source.x.shape[-1] <= SMALL
+    return {"name": "resnet18", "classes": classes, "stem": "cifar" if small else "imagenet"}
 
 
-def _image_options(source: Source, device: torch.device) -> dict[str, Any]:
+def _say_how_long(
+    request: Request, source: Source, preset: Preset, description: dict[str, Any], say: Callable[[str], None]
+) -> None:
+    """Time one step of a network that is thrown away, and say what all of them will take."""
+    with seeded(Stream.named(request.seed, "init")):
+        model = build(description, pretrained=False)
+        batch = source.x[: preset.batch_size].float() / 255
+        seconds = []
+        for _ in range(2):  # the first one warms up
+            started = time.perf_counter()
+            model(batch).square().mean().backward()
+            seconds.append(time.perf_counter() - started)
+    samples = len(source.labels) * request.epochs * len(request.methods)
+    minutes = min(seconds) / len(batch) * samples * PROBE_SHARE / 60
+    if minutes >= 1:
+        size = source.x.shape[-1]
+        say(
+            f"about {minutes:.0f} min on this CPU for {len(source.labels)} pictures of {size} x {size} and "
+            f"{request.epochs} epochs; a GPU, or fewer --epochs, is faster"
+        )
+
+
+def _image_options(source: Source, device: torch.device, model: str | None) -> dict[str, Any]:
     if source.mean is None or source.std is None:
         return {}
     gpu = device.type == "cuda"
     return {
         "forward": Normalised.by(source.mean, source.std, device),
-        "augment": CropFlip(),
+        "augment": CropFlip(padding=max(1, source.x.shape[-1] // 8)),
         "amp": "bf16" if gpu else None,
-        "engine": "resident" if gpu else "eager",
+        "engine": "resident" if gpu and model is None else "eager",
     }
 
 

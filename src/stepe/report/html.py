@@ -44,6 +44,8 @@ FILES = {
     "summary.json": "the run in a few numbers",
     "config.json": "settings and versions",
     "trace.bin": "each sample's loss, prediction and fate at every epoch",
+    "probabilities.npz": "the running guess of the class of every training sample",
+    "preprocessing.json": "how inputs were turned into numbers; `stepe predict` does it again",
     "pictures.npz": "pictures of the suspects",
     "checkpoint": "what an interrupted run is resumed from",
     "compare": "the runs this one is compared with, each in a folder like this",
@@ -178,7 +180,7 @@ def headline(run: "Run") -> str:
 
 def findings(run: "Run", others: "list[Run]") -> list[str]:
     """What else to know at once, a sentence each."""
-    found = []
+    found = _estimated(run)
     accuracy = run.summary.get("test_accuracy")
     plain = next((other for other in others if other.method == "plain"), None)
     if accuracy is not None and plain is not None and "test_accuracy" in plain.summary:
@@ -202,6 +204,29 @@ def findings(run: "Run", others: "list[Run]") -> list[str]:
         )
     else:
         found.append(f"The answer is known here{kind}: {noise['noisy']:,} samples are corrupted.")
+    return found
+
+
+def _estimated(run: "Run") -> list[str]:
+    """What the run found out about the data and about itself, without clean labels."""
+    found = []
+    if rate := run.summary.get("noise_rate"):
+        found.append(
+            f"About {share(rate['rate'])} of the labels are estimated to be wrong "
+            f"(90% range: {share(rate['low'])} to {share(rate['high'])}); "
+            "a model's own mistakes can pass for wrong labels."
+        )
+    probe = run.summary.get("probe", {})
+    if seen := probe.get("contradicted"):
+        found.append(
+            f"After the warm-up, models contradicted {share(seen['trained'])} of the labels they trained on and "
+            f"{share(seen['unseen'])} of those they had not seen: "
+            + (
+                "they do not learn labels by heart, so the model judged its own samples."
+                if probe["reach"] == "in-sample"
+                else "they learn labels by heart, so every sample was judged by models that never trained on it."
+            )
+        )
     return found
 
 

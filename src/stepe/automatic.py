@@ -1,0 +1,68 @@
+"""What a run finds out for itself: when its warm-up should end, and how many labels are wrong.
+
+No clean labels are needed, and no second training: both come from the probes of the warm-up and after.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+from stepe.ledger import Ledger, Observation
+from stepe.noise_rate import Estimate, estimate_rate
+
+SHORTEST_WARMUP = 3
+"""epochs before which nothing is known"""
+BETTER = 0.99
+"""a loss that is not below so much of the best one has stopped falling"""
+PATIENCE = 2
+"""so many epochs in a row"""
+
+
+@dataclass
+class Automatic:
+    """What is to be found out, and what is known by now."""
+
+    finds_rate: bool
+    finds_warmup: bool
+    estimate: Estimate | None = None
+    unspoilt: bool = False
+    """whether the last probe came from models that have not learned the labels by heart"""
+    unsure: float | None = None
+    """share of the samples on which several probers differed"""
+    best_loss: float = float("inf")
+    stalled: int = 0
+
+    def __bool__(self) -> bool:
+        return self.finds_rate or self.finds_warmup
+
+    def note(self, seen: Observation) -> None:
+        """What a probe says about itself."""
+        self.unspoilt = seen.unspoilt
+        self.unsure = None if seen.unsure is None else float(seen.unsure.double().mean())
+
+    def ends_warmup(self, epoch: int, ledger: Ledger) -> bool:
+        """Whether the losses have stopped falling: from now on, out-of-fold, only noise would be learned."""
+        loss = float(ledger["loss"].nanmean())
+        self.stalled = 0 if loss < BETTER * self.best_loss else self.stalled + 1
+        self.best_loss = min(self.best_loss, loss)
+        return self.finds_warmup and epoch >= SHORTEST_WARMUP and self.stalled >= PATIENCE
+
+    def rate(self, ledger: Ledger, labels: Tensor) -> Estimate:
+        """The share of wrong labels.
+
+        Guesses that may be spoilt are taken once, when the warm-up ends: later, labels are learned by heart. Others
+        get better and better.
+        """
+        if self.estimate is None or self.unspoilt:
+            self.estimate = estimate_rate(ledger["guess"], labels, self.unsure)
+        return self.estimate
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it."""
+        return asdict(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take it up again."""
+        for name, value in state.items():
+            setattr(self, name, Estimate(**value) if name == "estimate" and value is not None else value)

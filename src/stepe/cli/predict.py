@@ -1,0 +1,32 @@
+"""``stepe predict``: labels for further data, from the model of a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stepe.errors import InputError
+from stepe.files import replacing
+
+
+def predict(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, or [b]latest[/b].")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Data of the form the run was trained on; no labels.")],
+    out: Annotated[
+        Path | None, typer.Option(help="CSV file to write; by default standard output.", show_default=False)
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps, or auto: the best there is.")] = "auto",
+) -> None:
+    """Predict the labels of further data with the model of a run: id, predicted_label and confidence, as CSV."""
+    from stepe.run import Run, latest_run
+
+    path = latest_run() if run == "latest" and not Path(run).exists() else Path(run)
+    if out is not None and not out.parent.is_dir():
+        raise InputError(f"there is no folder {out.parent}; make it first, or choose another file for --out")
+    found = Run(path).predict(data, device=device)
+    if out is None:
+        typer.echo(found.to_csv(index=False), nl=False)
+        return
+    with replacing(out) as temporary:
+        found.to_csv(temporary, index=False)
+    typer.echo(str(out))

@@ -1,0 +1,420 @@
+"""People's own data: raw samples are collected, labels checked, some held out, and the rest is encoded."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from stepe.data import arrays, images, table
+from stepe.data.encode import (
+    Encoder,
+    FeatureEncoder,
+    ImageEncoder,
+    Kind,
+    TableEncoder,
+    TextEncoder,
+    TokenEncoder,
+    as_text,
+    cells,
+)
+from stepe.data.split import HOLD_OUT
+from stepe.errors import InputError
+from stepe.issues import Names
+from stepe.models.pretrained import check_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Say = Callable[[str], None]
+YES = frozenset({"true", "t", "1", "1.0", "yes", "y"})
+MEASURED = 20
+"""so many different labels with fractions are no classes but measurements"""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things lie in people's data, and how it is to be read and split."""
+
+    label: str | None = None
+    text: str | None = None
+    image: str | None = None
+    features: tuple[str, ...] | None = None
+    id: str | None = None
+    trusted: str | None = None
+    group: str | None = None
+    split_by: str | None = None
+    holdout: float = HOLD_OUT
+    test: str | None = None
+    encoding: str = "utf-8"
+    image_size: int | None = None
+    model: str | None = None
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that were named, by option."""
+        named = {name: getattr(self, name) for name in ("label", "text", "image", "id", "trusted", "group", "split_by")}
+        return {f"--{name.replace('_', '-')}": column for name, column in named.items() if column is not None}
+
+    def check_no_columns(self, name: str) -> None:
+        """Refuse names of columns where there are none."""
+        if given := [*self.columns, *(["--features"] if self.features else [])]:
+            raise InputError(f"{name} has no columns; leave {' and '.join(given)} out")
+
+    @property
+    def kind(self) -> Kind:
+        """Of a table's inputs, by the columns that were named."""
+        given = {"text": self.text, "images": self.image, "features": self.features}
+        named = [kind for kind, column in given.items() if column]
+        if len(named) > 1:
+            raise InputError("give one of --text, --image and --features, or none of them to learn from all columns")
+        return named[0] if named else "table"
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Raw samples as they were found."""
+
+    name: str
+    kind: Kind
+    inputs: Any
+    """texts, a table, a matrix of numbers, or pictures as bytes"""
+    ids: list[str]
+    rows: list[int]
+    keys: list[Any]
+    """equal where the inputs are"""
+    labels: list[str]
+    """empty: no label"""
+    reference: str | None = None
+    """what it is found by; ``None``: an object, which only its owner can bring again"""
+    trusted: list[bool] | None = None
+    groups: list[str] | None = None
+    together: list[str] | None = None
+    skipped: dict[str, str] | None = None
+    """inputs that could not be read, and why"""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, index: npt.NDArray[np.int64]) -> Any:
+        """Some of the inputs."""
+        if isinstance(self.inputs, list):
+            return [self.inputs[i] for i in index]
+        if isinstance(self.inputs, Tensor | np.ndarray):
+            return self.inputs[index]
+        return self.inputs.iloc[index]
+
+    def names(self, index: npt.NDArray[np.int64], split: str) -> Names:
+        """What some of the samples are called."""
+        return Names([self.ids[i] for i in index], [self.rows[i] for i in index], split)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Collecting
+
+
+def collect(data: Any, layout: Layout, device: torch.device, say: Say, *, labelled: bool = True) -> Collection:
+    """Raw samples from a path, a reference or an object; without labels where they are to be predicted."""
+    if not isinstance(data, str | Path):
+        return from_frame(data, "table", layout, device, say, labelled=labelled)
+    text, path = str(data), Path(data)
+    if text.startswith(table.HF_PREFIX):
+        name = text.removeprefix(table.HF_PREFIX).replace("/", "-").replace(":", "-")
+        found = from_frame(table.read_hf_hub(text), name, layout, device, say, labelled=labelled)
+        return replace(found, reference=text)
+    if arrays.is_array_file(text):
+        layout.check_no_columns(text)
+        features, labels = arrays.read_arrays(text, labelled=labelled)
+        return replace(from_matrix(features, labels, arrays.name_of(text)), reference=resolved(text))
+    if table.is_hf_folder(path):
+        found = from_frame(table.read_hf_folder(path), path.name, layout, device, say, labelled=labelled)
+    elif path.is_dir():
+        found = from_folder(path, layout, device, say, labelled=labelled)
+    else:
+        frame = table.read_table(path, layout.encoding)
+        found = from_frame(frame, path.stem, layout, device, say, labelled=labelled, folder=path.parent)
+    return replace(found, reference=str(path.resolve()))
+
+
+def resolved(data: str) -> str:
+    """The same data from any folder."""
+    return data if data.startswith(table.HF_PREFIX) else arrays.resolved(data)
+
+
+def can_collect(data: str) -> bool:
+    """Whether the name of a path says that it can be read."""
+    path = Path(data)
+    return path.is_dir() or path.suffix.lower() in table.SUFFIXES or arrays.is_array_file(data)
+
+
+def from_matrix(features: npt.ArrayLike, labels: npt.ArrayLike | None, name: str) -> Collection:
+    """Features (n x d) and labels, which may be strings."""
+    x = arrays.check_features(features, name)
+    given = [""] * len(x) if labels is None else arrays.check_labels(labels, len(x), name)
+    rows = list(range(len(x)))
+    keys = [row.tobytes() for row in x]
+    return Collection(name, "features", x, [str(row) for row in rows], rows, keys, given)
+
+
+def from_folder(path: Path, layout: Layout, device: torch.device, say: Say, *, labelled: bool) -> Collection:
+    """Pictures, in a folder per class where labels are wanted."""
+    layout.check_no_columns(str(path))
+    if labelled:
+        classes = images.class_folders(path)
+    files = images.find_images(path)
+    ids = [file.relative_to(path).as_posix() for file in files]
+    if labelled:  # what lies beside the class folders has no class
+        inside = [i for i, name in enumerate(ids) if "/" in name]
+        files, ids = [files[i] for i in inside], [ids[i] for i in inside]
+        if empty := sorted(set(classes) - {name.partition("/")[0] for name in ids}):
+            say(f"no pictures in {', '.join(empty[:5])}; {_plural(len(empty), 'folder')} left out")
+    if not files:
+        raise InputError(f"{path} holds no pictures; files must end in {', '.join(images.SUFFIXES)}")
+    labels = [name.partition("/")[0] if labelled else "" for name in ids]
+    return _with_pictures(path.resolve().name, files, ids, labels, layout, device, say)
+
+
+def _with_pictures(
+    name: str,
+    files: Sequence[images.Picture],
+    ids: list[str],
+    labels: list[str],
+    layout: Layout,
+    device: torch.device,
+    say: Say,
+) -> Collection:
+    usual = images.LARGE if layout.model is not None else images.image_size_for(files, device)
+    size = layout.image_size or usual
+    read = images.read_pictures(files, ids, size, say)
+    return Collection(
+        name=name,
+        kind="images",
+        inputs=read.x,
+        ids=[ids[i] for i in read.kept],
+        rows=read.kept,
+        keys=read.digests,
+        labels=[labels[i] for i in read.kept],
+        skipped={ids[i]: why for i, why in read.skipped.items()},
+    )
+
+
+def from_frame(
+    frame: "pd.DataFrame",
+    name: str,
+    layout: Layout,
+    device: torch.device,
+    say: Say,
+    *,
+    labelled: bool = True,
+    folder: Path | None = None,
+) -> Collection:
+    """A table, of which named columns are the labels and the inputs."""
+    _check_frame(frame, name, layout, labelled=labelled)
+    kind = layout.kind
+    labels = _column(frame, layout.label) if labelled else None
+    given = ["" if not label.strip() else label for label in labels] if labels else [""] * len(frame)
+    ids = _ids(frame, layout, name)
+    if kind == "images":
+        assert layout.image is not None
+        files = _picture_cells(frame[layout.image], folder, name)
+        found = _with_pictures(name, files, ids, given, layout, device, say)
+    else:
+        inputs, keys = _inputs(frame, kind, layout, given, name, say, labelled=labelled)
+        found = Collection(name, kind, inputs, ids, list(range(len(frame))), keys, given)
+    trusted, groups, together = (
+        _column(frame, column) if labelled else None for column in (layout.trusted, layout.group, layout.split_by)
+    )
+    kept = found.rows
+    return replace(
+        found,
+        trusted=None if trusted is None else [trusted[row].strip().lower() in YES for row in kept],
+        groups=None if groups is None else [groups[row] for row in kept],
+        together=None if together is None else [together[row] for row in kept],
+    )
+
+
+def _check_frame(frame: "pd.DataFrame", name: str, layout: Layout, *, labelled: bool) -> None:
+    if not len(frame):
+        raise InputError(f"{name} has no rows; there is nothing to train on")
+    if labelled and layout.label is None:
+        there = ", ".join(str(column) for column in list(frame.columns)[:20])
+        raise InputError(f"say which column of {name} holds the labels, with --label; it has {there}")
+    needed = {"--text": layout.text, "--image": layout.image}
+    for option, column in (layout.columns if labelled else needed).items():
+        if column is not None:
+            table.check_column(frame, column, option, name)
+
+
+def _column(frame: "pd.DataFrame", column: str | None) -> list[str] | None:
+    return None if column is None else [as_text(cell) for cell in frame[column]]
+
+
+def _ids(frame: "pd.DataFrame", layout: Layout, name: str) -> list[str]:
+    import pandas as pd
+
+    ids = _column(frame, layout.id) if layout.id in frame.columns else None
+    if ids is None:
+        own = None if isinstance(frame.index, pd.RangeIndex) else [str(key) for key in frame.index]
+        return own if own is not None and len(set(own)) == len(own) else [str(row) for row in range(len(frame))]
+    if repeated := [key for key, count in Counter(ids).items() if count > 1]:
+        some = ", ".join(map(repr, repeated[:5]))
+        raise InputError(
+            f"column {layout.id!r} of {name} gives {_plural(len(repeated), 'id')} to more than one row ({some}); "
+            "make them differ, or leave --id out to count rows"
+        )
+    return ids
+
+
+def _inputs(
+    frame: "pd.DataFrame", kind: Kind, layout: Layout, labels: list[str], name: str, say: Say, *, labelled: bool
+) -> tuple[Any, list[Any]]:
+    """The inputs, and keys that are equal where they are."""
+    if kind == "text":
+        texts = _column(frame, layout.text)
+        assert texts is not None
+        if not any(text.strip() for text in texts):
+            raise InputError(f"all texts in column {layout.text!r} of {name} are empty; choose another column")
+        if empty := sum(not text.strip() for text in texts):
+            say(f"{_plural(empty, 'text')} of {len(texts)} are empty; nothing can be learned from them")
+        return texts, [text.strip() or row for row, text in enumerate(texts)]
+    if kind == "features":
+        assert layout.features is not None
+        matrix = table.feature_matrix(frame, table.expand_features(frame, layout.features, name), name)
+        matrix = arrays.check_features(matrix, name)
+        return matrix, [row.tobytes() for row in matrix]
+    if not labelled:
+        return frame, list(range(len(frame)))
+    roles = (layout.label, layout.id, layout.trusted, layout.split_by)
+    inputs = frame.drop(columns=[column for column in roles if column is not None])
+    inputs, told = table.without_ids_and_leaks(inputs, labels)
+    for sentence in told:
+        say(sentence)
+    if not len(inputs.columns):
+        raise InputError(f"{name} has no column to learn from besides the labels and ids; name one with --text")
+    return inputs, list(zip(*(cells(inputs[column]) for column in inputs.columns), strict=True))
+
+
+def _picture_cells(values: "pd.Series[Any]", folder: Path | None, name: str) -> list[images.Picture]:
+    """Pictures by path, below the folder of the table, or by content, as Hugging Face data sets hold them."""
+    root = Path() if folder is None else folder
+    found: list[images.Picture] = []
+    for row, cell in enumerate(values):
+        content = cell.get("bytes") if isinstance(cell, dict) else cell
+        if isinstance(content, bytes):
+            found.append(content)
+            continue
+        path = root / as_text(cell.get("path") if isinstance(cell, dict) else cell)
+        if not path.resolve().is_relative_to(root.resolve()):
+            raise InputError(
+                f"the picture {as_text(cell)!r} in row {row} of {name} lies outside {root.resolve()}; "
+                "paths must stay below the folder of the table"
+            )
+        found.append(path)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Labels
+
+
+def number_labels(labels: Sequence[str], name: str) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """Names of the classes in order, and the number of each label (-1: none); refuses what cannot be classes."""
+    counts = Counter(label for label in labels if label)
+    if not counts:
+        raise InputError(f"no row of {name} has a label; at least two classes are needed")
+    classes = sorted(counts)
+    if all(_is_integer(label) for label in classes):
+        classes.sort(key=int)
+    n = sum(counts.values())
+    if len(classes) < 2:
+        raise InputError(f"all labels of {name} are {classes[0]!r}; at least two classes are needed")
+    if len(classes) == n:
+        raise InputError(
+            f"all {n} labels of {name} are different: that is an id, not a class; choose another column for --label"
+        )
+    if len(classes) > MEASURED and all(_is_number(label) for label in classes) and any("." in c for c in classes):
+        some = ", ".join(classes[:3])
+        raise InputError(
+            f"the labels of {name} look like measurements ({some}, ...), not classes; sort them into a few bins first, "
+            "for example with pandas.cut"
+        )
+    number = {label: i for i, label in enumerate(classes)}
+    return classes, np.array([number.get(label, -1) for label in labels], dtype=np.int64)
+
+
+def _is_integer(label: str) -> bool:
+    return label.removeprefix("-").isdecimal()
+
+
+def _is_number(label: str) -> bool:
+    try:
+        float(label)
+    except ValueError:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Duplicates
+
+
+def conflicting_duplicates(collection: Collection) -> list[tuple[str, int, str, int]]:
+    """(id, row, given label, group) of samples whose very input also stands under another label: one must be wrong."""
+    together: dict[Any, list[int]] = {}
+    for i, (key, label) in enumerate(zip(collection.keys, collection.labels, strict=True)):
+        if label:
+            together.setdefault(key, []).append(i)
+    groups = [members for members in together.values() if len({collection.labels[i] for i in members}) > 1]
+    return [
+        (collection.ids[i], collection.rows[i], collection.labels[i], group)
+        for group, members in enumerate(groups, start=1)
+        for i in members
+    ]
+
+
+def csv_text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A small table as the text of a CSV file."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Encoding
+
+
+def fit_encoder(kind: Kind, inputs: Any, model: str | None) -> Encoder:
+    """The encoder of a kind of data, fitted on the inputs that are trained on."""
+    if model is not None:
+        check_model(model, kind)
+    if kind == "text" and model is not None:
+        return TokenEncoder.fit(inputs, model)
+    if kind == "text":
+        return TextEncoder.fit(inputs)
+    if kind == "images":
+        return ImageEncoder.fit(inputs)
+    if kind == "features":
+        return FeatureEncoder.fit(inputs)
+    encoder = TableEncoder.fit(inputs)
+    if not encoder.columns:
+        raise InputError("every column of the table is empty or holds one value; there is nothing to learn from")
+    return encoder
+
+
+def group_numbers(groups: Sequence[str]) -> Tensor:
+    """Groups as integers, in the order of their names."""
+    _, numbers = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
+    return torch.from_numpy(numbers.astype(np.int64))
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,104 @@
+"""``stepe clean`` and ``stepe predict`` on people's own data."""
+
+import sys
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import stepe.cli
+from stepe import Run
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("stepe.report.html.write_report", lambda run: run.path)
+
+
+@pytest.fixture
+def call(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
+    def call(line: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["stepe", *line.split()])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            stepe.cli.main()
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return call
+
+
+@pytest.fixture
+def _films() -> None:
+    rows = [
+        {"nr": f"{i:03d}", "review": f"{['good', 'bad'][i % 2]} {i}", "score": f"{i % 7}", "stars": ["5", "1"][i % 2]}
+        for i in range(40)
+    ]
+    pd.DataFrame(rows).to_csv("films.csv", index=False)
+
+
+@pytest.mark.usefixtures("_films")
+def test_columns_are_named_by_options(call):
+    code, out, _ = call(
+        "clean films.csv --label stars --text review --id nr --rho-max auto --warmup 1 --probe in-sample --epochs 3 -q"
+    )
+    assert (code, out) == (0, "runs/films-1\n")
+    request = Run("runs/films-1").config["request"]
+    assert (request["label"], request["text"], request["id"]) == ("stars", "review", "nr")
+    assert (request["rho_max"], request["warmup"], request["probe"]) == ("auto", 1, "in-sample")
+    code, out, _ = call("clean films.csv --label stars --features score --holdout 0 --rho-max 0.2 --epochs 2 -q")
+    request = Run("runs/films-2").config["request"]
+    assert (code, request["features"], request["holdout"]) == (0, ["score"], 0)
+
+
+@pytest.mark.usefixtures("_films")
+def test_what_a_person_should_know_is_said_on_standard_error(call):
+    code, _, err = call("clean films.csv --label stars --rho-max 0.2 --epochs 2")
+    assert code == 0
+    assert "column 'review' looks like text and is left out; to learn from it, say --text review" in err
+
+
+@pytest.mark.usefixtures("_films")
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("clean films.csv", "say which column of films holds the labels, with --label; it has nr, review"),
+        ("clean films.csv --label star", "films has no column 'star' for --label"),
+        ("clean films.csv --label stars --warmup soon", "--warmup is 'soon'; give a number, or auto"),
+        ("clean films.csv --label stars --text review --model timm:x", "model 'timm:x' is for images, and the data is"),
+        ("clean films.csv --label stars --image-size 1", "Invalid value for '--image-size'"),
+        ("predict nowhere films.csv", "nowhere is not a run folder"),
+    ],
+)
+def test_mistakes_are_one_line(call, line, told):
+    code, out, err = call(line)
+    assert (code, out) == (2, "")
+    assert told in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("_films")
+def test_predictions_go_to_standard_output_or_a_file(call):
+    call("clean films.csv --label stars --text review --id nr --rho-max 0.2 --epochs 2 -q")
+    code, out, _ = call("predict latest films.csv")
+    found = pd.read_csv(StringIO(out), dtype=str)
+    assert code == 0
+    assert found["id"].tolist() == [f"{i:03d}" for i in range(40)]
+    assert set(found["predicted_label"]) <= {"1", "5"}
+    assert call("predict runs/films-1 films.csv --out new.csv")[:2] == (0, "new.csv\n")
+    assert Path("new.csv").read_text() == out
+    code, _, err = call("predict latest films.csv --out nowhere/new.csv")
+    assert code == 2
+    assert "there is no folder nowhere" in err
+
+
+@pytest.mark.usefixtures("_films")
+def test_columns_of_a_resumed_run_may_be_repeated_but_not_changed(call):
+    call("clean films.csv --label stars --features score --rho-max 0.2 --epochs 2 --out run -q")
+    assert call("clean --resume run --label stars --features score --rho-max 0.2 -q")[0] == 0
+    code, _, err = call("clean --resume run --label score --features nr -q")
+    assert code == 2
+    assert "label was 'stars', not 'score'; features was ['score'], not ['nr']" in err

@@ -1,0 +1,191 @@
+"""Who judges a sample: never a model that trained on it, unless that is what was asked for or proved harmless."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import stepe
+from stepe import InputError
+from stepe.data.samples import TensorSamples
+from stepe.reach import CrossFitted, Folds, Watched, judged
+from stepe.training import Row, Silent, Training
+
+CROSS = {"epochs": 4, "warmup": 1, "rho_max": 0.3, "batch_size": 16, "device": "cpu", "probe": "cross:3x2"}
+
+
+def fit(model: nn.Module, x: Any, y: Tensor, **options: Any) -> stepe.Result:
+    wanted = {name: value for name, value in (CROSS | options).items() if value is not None}
+    return stepe.fit(model, x, y, **wanted)
+
+
+@pytest.mark.parametrize("folds", [Folds(2), Folds(5, 3)])
+def test_folds_are_even_in_every_class_and_differ_between_splits(folds):
+    labels = torch.tensor([0] * 50 + [1] * 23 + [2] * 7)
+    dealt = folds.deal(labels, seed=1)
+    assert dealt.shape == (folds.splits, len(labels))
+    for split in dealt:
+        for label in range(3):
+            counts = torch.bincount(split[labels == label], minlength=folds.folds)
+            assert int(counts.max() - counts.min()) <= 1
+    assert torch.equal(dealt, folds.deal(labels, seed=1))
+    assert not torch.equal(dealt, folds.deal(labels, seed=2))
+    assert folds.splits == 1 or not torch.equal(dealt[0], dealt[1])
+
+
+def test_no_prober_ever_trains_on_what_it_judges(blobs, make_model, monkeypatch):
+    trained: dict[int, set[int]] = {}
+    judging: dict[int, set[int]] = {}
+    from stepe.engine.eager import EagerEngine
+
+    train_steps, probe = EagerEngine.train_steps, EagerEngine.probe
+
+    def training(engine: EagerEngine, plan: Any, method: Any) -> Any:
+        for share in plan.batches(engine.batch_size):
+            trained.setdefault(id(engine), set()).update(share.index.tolist())
+        return train_steps(engine, plan, method)
+
+    def probing(engine: EagerEngine, *args: Any, only: Tensor | None = None, **options: Any) -> Any:
+        if only is not None:
+            judging.setdefault(id(engine), set()).update(only.tolist())
+        return probe(engine, *args, only=only, **options)
+
+    monkeypatch.setattr(EagerEngine, "train_steps", training)
+    monkeypatch.setattr(EagerEngine, "probe", probing)
+    fit(make_model(), blobs.x, blobs.given)
+    assert len(judging) == 6
+    assert len(trained) == 7  # and the main model
+    for engine, seen in judging.items():
+        assert seen
+        assert not seen & trained[engine]
+    assert sum(map(len, judging.values())) == 2 * len(blobs.given)
+
+
+def test_a_sample_is_judged_by_the_mean_of_its_own_probers(blobs, make_model):
+    result = fit(make_model(), blobs.x, blobs.given)
+    reach = result.training.reach
+    assert isinstance(reach, CrossFitted)
+    for sample in (0, 40, 96):
+        expected = torch.zeros(3)
+        for position, engine in enumerate(reach.engines):
+            split, fold = divmod(position, 3)
+            if int(reach.dealt[split, sample]) == fold:
+                engine.model.eval()
+                with torch.no_grad():
+                    expected += engine.model(blobs.x[sample : sample + 1]).softmax(1)[0] / 2
+        found = result.ledger["loss"][sample]
+        assert float(found) == pytest.approx(-float(expected[blobs.given[sample]].log()), rel=1e-4)
+        assert int(result.ledger["prediction"][sample]) == int(expected.argmax())
+
+
+def test_probers_do_not_disturb_the_main_model(blobs, make_model, bits):
+    """At rho 0 it is plain training, bit for bit."""
+    crossed = fit(make_model(), blobs.x, blobs.given, rho_max=0.0)
+    plain = fit(make_model(), blobs.x, blobs.given, rho_max=None, method="plain", warmup=None, probe="in-sample")
+    assert bits(crossed.model) == bits(plain.model)
+
+
+@pytest.mark.parametrize("probe", ["cross:2x2", "auto"])
+def test_the_same_seed_gives_the_same_bits(probe, blobs, make_model, bits):
+    one, other = (fit(make_model(), blobs.x, blobs.given, probe=probe, rho_max="auto") for _ in range(2))
+    assert bits(one.model) == bits(other.model)
+    assert torch.equal(one.ledger["guess"], other.ledger["guess"])
+
+
+class Interrupt(Silent):
+    def __init__(self, after: int):
+        self.after = after
+
+    def epoch_ended(self, training: Training, row: Row) -> None:
+        if training.epoch == self.after:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [1, 2, 4])
+@pytest.mark.parametrize("probe", ["cross:2x2", "auto"])
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(probe, after, blobs, make_model, bits, tmp_path):
+    options: dict[str, Any] = {"probe": probe, "rho_max": "auto", "warmup": "auto", "epochs": 6}
+    whole = fit(make_model(), blobs.x, blobs.given, **options)
+    with pytest.raises(KeyboardInterrupt):
+        fit(make_model(), blobs.x, blobs.given, run=tmp_path / "run", observers=(Interrupt(after),), **options)
+    resumed = fit(make_model(), blobs.x, blobs.given, run=tmp_path / "run", resume=True, **options)
+    assert bits(whole.model) == bits(resumed.model)
+    for name, column in whole.ledger.state_dict().items():
+        assert torch.equal(column.nan_to_num(), resumed.ledger[name].nan_to_num()), name
+    assert {**whole.summary, "seconds": 0, "seconds_per_epoch": 0} == {
+        **resumed.summary,
+        "seconds": 0,
+        "seconds_per_epoch": 0,
+    }
+
+
+def test_a_method_that_does_not_select_has_nobody_to_train_beside_it(blobs, make_model):
+    result = fit(make_model(), blobs.x, blobs.given, method="plain", rho_max=None, warmup=None)
+    assert result.summary["probe"] == {"reach": "in-sample"}
+
+
+def test_probers_need_optimizers_of_their_own(blobs, make_model):
+    model = make_model()
+    with pytest.raises(InputError, match="trains copies of the model: give optimizer and scheduler as functions"):
+        fit(model, blobs.x, blobs.given, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+def noisy_circles(n: int = 240) -> tuple[Tensor, Tensor]:
+    """Two classes told apart by one input of many, a third of the labels wrong."""
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(n, 20, generator=draw)
+    labels = (x[:, 0] > 0).long()
+    return x, torch.where(torch.rand(n, generator=draw) < 0.33, 1 - labels, labels)
+
+
+def test_auto_sees_which_model_learns_by_heart():
+    x, y = noisy_circles()
+    torch.manual_seed(0)
+    fast = nn.Sequential(nn.Linear(20, 256), nn.BatchNorm1d(256), nn.ReLU(), nn.Linear(256, 2))
+    slow = nn.Linear(20, 2)
+    options: dict[str, Any] = {"probe": "auto", "epochs": 24, "warmup": 8, "rho_max": "auto", "learning_rate": 0.1}
+    found = {name: fit(model, x, y, **options).summary["probe"] for name, model in (("fast", fast), ("slow", slow))}
+    for finding in found.values():
+        assert finding["chosen"]
+        assert set(finding["contradicted"]) == {"trained", "unseen"}
+    gaps = {name: each["contradicted"]["unseen"] - each["contradicted"]["trained"] for name, each in found.items()}
+    assert gaps["fast"] > 0.2
+    assert gaps["fast"] > gaps["slow"]
+    assert found["fast"]["reach"] == "cross:2x2"
+
+
+def test_probers_are_let_go_when_the_model_itself_can_be_asked(blobs, make_model):
+    result = fit(make_model(), blobs.x, blobs.given, probe="auto", epochs=3, warmup=1)
+    reach = result.training.reach
+    assert isinstance(reach, Watched)
+    reach.chosen = "in-sample"
+    assert set(reach.state_dict()) == {"chosen", "contradicted"}
+    assert list(reach.train_steps(None, None)) == []  # type: ignore[arg-type]
+
+
+def test_judging_by_probabilities_is_what_the_logits_would_have_said():
+    logits = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(50) % 4
+    seen = judged(logits.softmax(1), labels)
+    torch.testing.assert_close(seen.loss, nn.functional.cross_entropy(logits, labels, reduction="none"))
+    assert torch.equal(seen.prediction, logits.argmax(1))
+    others = logits.scatter(1, labels[:, None], -torch.inf).amax(1)
+    torch.testing.assert_close(seen.margin, logits.gather(1, labels[:, None]).squeeze(1) - others)
+
+
+def test_trusted_samples_are_never_dropped(blobs, make_model):
+    trusted = torch.arange(len(blobs.given)) % 2 == 0
+    for method in ("step-e", "one-shot", "self-paced"):
+        options = {"rho_max": 0.6} if method != "self-paced" else {"rho_max": None, "warmup": None}
+        result = fit(make_model(), blobs.x, blobs.given, method=method, trusted=trusted, probe="in-sample", **options)
+        assert int(result.ledger["drop_count"][trusted].sum()) == 0
+        assert int(result.ledger["drop_count"].sum()) > 0
+
+
+def test_a_part_of_the_samples_is_judged_as_it_is_among_all(blobs, make_model):
+    engine = fit(make_model(), blobs.x, blobs.given, probe="in-sample").training.engine
+    assert isinstance(engine.samples, TensorSamples)
+    only = torch.tensor([3, 96, 40])
+    everything, part = engine.probe(1, "plain"), engine.probe(1, "plain", only=only)
+    torch.testing.assert_close(part.loss, everything.loss[only])
