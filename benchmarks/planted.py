@@ -160,7 +160,7 @@ def train(data: Data, x: Tensor, y: Tensor, preset: Preset, seed: int, **options
         network = data.network()
     rate: dict[str, Any] = {"learning_rate": preset.learning_rate, "weight_decay": preset.weight_decay}
     if preset.optimizer == "adamw":
-        adam = partial(torch.optim.AdamW, lr=preset.learning_rate, weight_decay=preset.weight_decay)
+        adam = partial(torch.optim.AdamW, lr=preset.learning_rate, weight_decay=preset.weight_decay, fused=True)
         rate = {"optimizer": adam}
     return stepe.fit(
         network,

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stepe.errors import InputError
-from stepe.noise_rate import confident_joint, drop_max_from_rate, estimate_rate, resolve_drop_max
+from stepe.noise_rate import Estimate, confident_joint, drop_max_from_rate, estimate_rate, resolve_drop_max
 
 
 @pytest.mark.parametrize(("rate", "expected"), [(0, 0.05), (0.2, 0.25), (0.4, 0.45), (0.45, 0.5), (0.6, 0.5), (1, 0.5)])
@@ -69,6 +69,24 @@ def test_doubt_widens_the_range():
     assert ranges[1].high - ranges[1].low > 2 * (ranges[0].high - ranges[0].low)
     told = estimate_rate(unsure, given, unsure=0.0)
     assert told.high - told.low < ranges[0].high - ranges[0].low
+
+
+def test_where_models_differ_their_own_mistakes_are_taken_off():
+    true, given = planted(2000, 5, 0.2)
+    guess = F.one_hot(true, 5).float()
+    one, several = estimate_rate(guess, given), estimate_rate(guess, given, unsure=0.2, doubt=0.3)
+    assert several.rate == pytest.approx(one.rate - 0.08)
+    assert several.low < one.low
+    assert several.high > one.high
+    assert estimate_rate(guess, given, unsure=0.2, doubt=0.5).low == 0
+    assert estimate_rate(F.one_hot(given, 5).float(), given, unsure=0.2).rate == 0
+
+
+def test_more_than_half_is_dropped_only_on_good_evidence():
+    assert Estimate(0.6, 0.5, 0.7).drop_max == pytest.approx(0.65)
+    assert Estimate(0.6, 0.1, 0.8).drop_max == 0.5
+    assert Estimate(0.9, 0.8, 1.0).drop_max == 0.8
+    assert Estimate(0.02, 0.0, 0.1).drop_max == pytest.approx(0.025)
 
 
 def test_a_class_that_nobody_carries_is_nobodys():

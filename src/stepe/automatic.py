@@ -29,7 +29,9 @@ class Automatic:
     unspoilt: bool = False
     """whether the last probe came from models that have not learned the labels by heart"""
     unsure: float | None = None
-    """share of the samples on which several probers differed"""
+    """share of the samples on which several probers differed in the last probe"""
+    doubt: float | None = None
+    """the largest such share since the warm-up: elimination makes models agree, rightly or not"""
     best_loss: float = float("inf")
     stalled: int = 0
 
@@ -55,7 +57,9 @@ class Automatic:
         get better and better.
         """
         if self.estimate is None or self.unspoilt:
-            self.estimate = estimate_rate(ledger["guess"], labels, self.unsure)
+            if self.unsure is not None:
+                self.doubt = max(self.unsure, self.doubt or 0.0)
+            self.estimate = estimate_rate(ledger["guess"], labels, unsure=self.unsure, doubt=self.doubt)
         return self.estimate
 
     def state_dict(self) -> dict[str, Any]:

@@ -12,9 +12,12 @@ from stepe.schedule import check_drop_max
 MARGIN = 0.05
 CAP = 0.5
 CAP_OF_ESTIMATE = 0.8
-"""a known rate above 0.45 is capped as in the paper; where more was seen to be wrong, more has to go"""
-DOUBT_BELOW, DOUBT_ABOVE = 1.0, 0.5
-"""widths of the range in units of how unsure the guesses are: mistakes of the model add to the rate, rarely hide it"""
+"""a known rate above 0.45 is capped as in the paper; where more is surely wrong, more has to go"""
+CHANCE, OWN_ERROR = 0.1, 0.8
+"""independent models differ on some samples by chance; of what they differ on beyond that, about so much passes for wrong
+labels and is their own mistakes"""
+HOPELESS = 0.4
+"""where so many samples are in doubt, nothing can be said for sure"""
 
 
 def drop_max_from_rate(rate: float) -> float:
@@ -39,36 +42,39 @@ def resolve_drop_max(rho_max: float | Literal["auto"] | None, noise_rate: float 
     return drop_max_from_rate(noise_rate)
 
 
-def drop_max_from_estimate(rate: float) -> float:
-    """The same margin above an estimated rate, but less above a small one: of clean labels hardly any are dropped.
-
-    >>> drop_max_from_estimate(0.4), drop_max_from_estimate(0.0)
-    (0.45, 0.0)
-    """
-    return min(CAP_OF_ESTIMATE, rate + min(MARGIN, rate / 4))
-
-
 @dataclass(frozen=True)
 class Estimate:
-    """A noise rate that was found out without clean labels, and how far it can be off."""
+    """A noise rate that was found out without clean labels, and a 90% range."""
 
     rate: float
     low: float
     high: float
-    """a 90% range"""
+
+    @property
+    def drop_max(self) -> float:
+        """The same margin above it as above a known rate, but less above a small one: of clean labels hardly any go.
+
+        >>> Estimate(0.4, 0.35, 0.45).drop_max, Estimate(0.0, 0.0, 0.01).drop_max
+        (0.45, 0.0)
+        """
+        cap = CAP_OF_ESTIMATE if self.low > self.rate / 2 else CAP
+        return min(cap, self.rate + min(MARGIN, self.rate / 4))
 
     def to_json(self) -> dict[str, Any]:
         """For checkpoints and summaries."""
         return asdict(self)
 
 
-def estimate_rate(guess: Tensor, labels: Tensor, unsure: float | None = None) -> Estimate:
+def estimate_rate(
+    guess: Tensor, labels: Tensor, *, unsure: float | None = None, doubt: float | None = None
+) -> Estimate:
     """The share of wrong labels, from guesses (n x classes) of models that have not learned them by heart.
 
     The confident joint (Northcutt et al., 2021): a label counts as contradicted where another class is as likely as
     it typically is among the samples that carry its name. A model's own mistakes pass for noise, and nothing in the
-    labels tells the two apart: the range is as wide as the guesses are ``unsure``, which is the share of samples on
-    which independent models differ, or by default the mean probability of all but the most likely class.
+    labels tells the two apart; the share of samples on which independent models differ (``unsure``, where there are
+    several) does, in part, and is taken off. The range is as wide as the ``doubt``: the largest such share seen, or
+    else the mean probability of all but the most likely class.
     """
     guess = guess.float().cpu()
     counts = torch.bincount(labels, minlength=guess.shape[1])
@@ -76,10 +82,13 @@ def estimate_rate(guess: Tensor, labels: Tensor, unsure: float | None = None) ->
     # Rows to the class counts: classes in which few are confident must not count for less.
     rows = joint.sum(1)
     wrong = torch.where(rows > 0, 1 - joint.diagonal() / rows.clamp(min=1), 0.0)
-    rate = float((wrong * counts).sum() / counts.sum())
-    doubt = float(1 - guess.amax(1).mean()) if unsure is None else unsure
+    contradicted = float((wrong * counts).sum() / counts.sum())
+    rate = max(0.0, contradicted - OWN_ERROR * max(0.0, (unsure or 0.0) - CHANCE))
+    if doubt is None:
+        doubt = float(1 - guess.amax(1).mean()) if unsure is None else unsure
     spread = 1.645 * (max(rate * (1 - rate), 1 / len(labels)) / len(labels)) ** 0.5
-    return Estimate(rate, max(0.0, rate - DOUBT_BELOW * doubt - spread), min(1.0, rate + DOUBT_ABOVE * doubt + spread))
+    low = rate * max(0.0, 1 - doubt / HOPELESS) - spread
+    return Estimate(rate, max(0.0, low), min(1.0, contradicted + doubt / 4 + spread))
 
 
 def confident_joint(guess: Tensor, labels: Tensor) -> Tensor:

@@ -171,9 +171,7 @@ class CrossFitted(Reach):
     def state_dict(self) -> dict[str, Any]:
         """The probers, with their optimizers."""
         return {
-            "probers": [
-                {"model": engine.model.state_dict(), "engine": engine.state_dict()} for engine in self.engines
-            ]
+            "probers": [{"model": engine.model.state_dict(), "engine": engine.state_dict()} for engine in self.engines]
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

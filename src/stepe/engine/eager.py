@@ -63,9 +63,7 @@ class EagerEngine:
             outputs = self._forward(self.model, x)
         return outputs.float() if outputs.dtype in AMP_TYPES.values() else outputs
 
-    def probe(
-        self, epoch: int, view: View, *, probabilities: bool = False, only: Tensor | None = None
-    ) -> Observation:
+    def probe(self, epoch: int, view: View, *, probabilities: bool = False, only: Tensor | None = None) -> Observation:
         """Judge all training samples under the given labels, or ``only`` some, in their order."""
         stream = Stream.named(self.task.seed, "probe", epoch)
         return self._judge_all(self.samples, self.task.labels, stream, view, probabilities, only)

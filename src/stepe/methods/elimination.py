@@ -11,7 +11,7 @@ from stepe.automatic import Automatic
 from stepe.errors import InputError
 from stepe.ledger import Ledger, Observation
 from stepe.methods.base import Method, Task, View, resolve_warmup
-from stepe.noise_rate import drop_max_from_estimate, resolve_drop_max
+from stepe.noise_rate import resolve_drop_max
 from stepe.plan import Plan
 from stepe.schedule import Schedule, check_epochs
 from stepe.selection import Selection, protect, select, soften
@@ -86,7 +86,7 @@ class Elimination(Method):
             self.warmup_epochs = epoch
             self._take_drop_max(self.drop_max)
         if epoch >= self.warmup_epochs and self.automatic.finds_rate:
-            self._take_drop_max(drop_max_from_estimate(self.automatic.rate(ledger, self.task.labels).rate))
+            self._take_drop_max(self.automatic.rate(ledger, self.task.labels).drop_max)
 
     def findings(self, ledger: Ledger) -> dict[str, Any]:
         """The noise rate, where it was found out, and what was done about it."""
