@@ -14,8 +14,8 @@ CAP = 0.5
 CAP_OF_ESTIMATE = 0.8
 """a known rate above 0.45 is capped as in the paper; where more is surely wrong, more has to go"""
 CHANCE, OWN_ERROR = 0.1, 0.8
-"""independent models differ on some samples by chance; of what they differ on beyond that, about so much passes for wrong
-labels and is their own mistakes"""
+"""independent models differ on some samples by chance; of what they differ on beyond that, about so much is their own
+mistakes, which pass for wrong labels"""
 HOPELESS = 0.4
 """where so many samples are in doubt, nothing can be said for sure"""
 

@@ -102,3 +102,42 @@ def test_columns_of_a_resumed_run_may_be_repeated_but_not_changed(call):
     code, _, err = call("clean --resume run --label score --features nr -q")
     assert code == 2
     assert "label was 'stars', not 'score'; features was ['score'], not ['nr']" in err
+
+
+@pytest.mark.usefixtures("_films")
+def test_the_data_comes_back_with_the_suspects_marked_removed_or_corrected(call):
+    quick = "--label stars --text review --id nr --rho-max 0.3 --warmup 1 --epochs 3"
+    code, out, _ = call(f"clean films.csv {quick} --out marked")
+    assert code == 0
+    assert "marked/cleaned.csv" in out
+    marked = pd.read_csv("marked/cleaned.csv", dtype=str)
+    assert marked["nr"].tolist() == [f"{i:03d}" for i in range(40)]
+    flagged = Run("marked").summary["flagged"]
+    assert (marked["stepe_flagged"] == "True").sum() == flagged
+    call(f"clean films.csv {quick} --out dropped --drop")
+    assert len(pd.read_csv("dropped/cleaned.csv")) == 40 - flagged
+    call(f"clean films.csv {quick} --out corrected --relabel")
+    corrected = pd.read_csv("corrected/cleaned.csv", dtype=str)
+    assert list(corrected.columns) == ["nr", "review", "score", "stars"]
+    assert (corrected["stars"] != marked["stars"]).sum() == flagged
+
+
+@pytest.mark.usefixtures("_films")
+def test_a_pipeline_can_refuse_a_bad_batch(call, monkeypatch):
+    quick = "clean films.csv --label stars --text review --rho-max 0.3 --warmup 1 --epochs 3 -q"
+    assert call(f"{quick} --out fine --fail-above 1")[0] == 0
+    share = Run("fine").summary["flagged"] / Run("fine").summary["samples"]
+    monkeypatch.setattr("stepe.issues.flags", lambda ledger, labels: ledger["dropped"])
+    monkeypatch.setattr("stepe.training.flags", lambda ledger, labels: ledger["dropped"])
+    code, out, err = call(f"{quick} --out bad --fail-above 0.05")
+    assert (code, out) == (3, "bad\n")
+    assert "of the labels look wrong, more than the 5.0% that --fail-above allows" in err
+    assert Run("bad").summary["flagged"] / Run("bad").summary["samples"] > max(share, 0.05)
+
+
+@pytest.mark.usefixtures("_films")
+def test_suspects_cannot_be_both_removed_and_corrected(call):
+    code, _, err = call("clean films.csv --label stars --drop --relabel")
+    assert code == 2
+    assert "--drop and --relabel are two ways to treat the same rows" in err
+    assert not Path("runs").exists()

@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 
 EXIT_BAD_INPUT = 2
+EXIT_TOO_NOISY = 3
 EXIT_INTERRUPTED = 130
 
 # Options that a resumed run may be given again, as long as they are the ones it was started with.
@@ -250,6 +251,23 @@ def clean(
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Continue an interrupted run.", show_default=False)
     ] = None,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="Leave the suspicious rows out of the cleaned file, not just mark them.")
+    ] = False,
+    relabel: Annotated[
+        bool,
+        typer.Option("--relabel", help="Correct the suspicious rows of the cleaned file, instead of marking them."),
+    ] = False,
+    fail_above: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            min=0,
+            max=1,
+            help="Exit with code 3 when more than this share of the labels looks wrong, for pipelines.",
+            show_default=False,
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the run folder and nothing else.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, for scripts.")] = False,
 ) -> None:
@@ -264,6 +282,8 @@ def clean(
     def say(message: str) -> None:
         console.print(_escape(message), highlight=False, soft_wrap=True)
 
+    if drop and relabel:
+        raise InputError("--drop and --relabel are two ways to treat the same rows; choose one")
     if (data is None) == (resume is None):
         raise InputError("give DATA to clean (for example: stepe clean digits), or --resume RUN, one of the two")
     started: list[Path] = []
@@ -326,7 +346,22 @@ def clean(
         else:
             say("Interrupted before anything was written.")
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    _show_result(run, quiet=quiet, as_json=as_json)
+    written = _write_cleaned(run, drop=drop, relabel=relabel)
+    _show_result(run, written, quiet=quiet, as_json=as_json)
+    share = run.summary["flagged"] / run.summary["samples"]
+    if fail_above is not None and share > fail_above:
+        _print_line(f"{share:.1%} of the labels look wrong, more than the {fail_above:.1%} that --fail-above allows")
+        raise typer.Exit(EXIT_TOO_NOISY)
+
+
+def _write_cleaned(run: stepe.Run, *, drop: bool, relabel: bool) -> Path | None:
+    """The data again with the suspects marked, removed or corrected; of an experiment, only if it was asked for."""
+    from stepe.cleaned import write_cleaned
+
+    request = run.config["request"]
+    if not (drop or relabel) and (request.get("noise") is not None or not request.get("held_out_noisy", True)):
+        return None
+    return write_cleaned(run, "drop" if drop else "relabel" if relabel else "mark")
 
 
 def _number_or_auto(text: str | None, option: str, kind: type[Any]) -> Any:
@@ -358,11 +393,17 @@ def _with_progress(console: Console, work: Callable[[Any], stepe.Run]) -> stepe.
         return work(bars.follow)
 
 
-def _show_result(run: stepe.Run, *, quiet: bool, as_json: bool) -> None:
+def _show_result(run: stepe.Run, written: Path | None, *, quiet: bool, as_json: bool) -> None:
     report = run.path / "report.html"
     if as_json:
         runs = {other.method: other.summary for other in run.others}
-        result = {"run": str(run.path), "report": str(report), "summary": run.summary, "compare": runs}
+        result = {
+            "run": str(run.path),
+            "report": str(report),
+            "cleaned": None if written is None else str(written),
+            "summary": run.summary,
+            "compare": runs,
+        }
         typer.echo(json.dumps(result))
         return
     if quiet:
@@ -383,8 +424,11 @@ def _show_result(run: stepe.Run, *, quiet: bool, as_json: bool) -> None:
     elif run.summary["dropped"] == 0:
         console.print(f"\n{run.method} drops nothing, so it flags nothing.", highlight=False)
     console.print()
+    if rate := run.summary.get("noise_rate"):
+        span = f"{rate['low']:.0%} to {rate['high']:.0%}"
+        console.print(f"About {rate['rate']:.0%} of the labels are estimated to be wrong ({span}).", highlight=False)
     console.print(f"{run.summary['flagged']} of {run.summary['samples']} labels look wrong:", highlight=False)
-    for file in (run.path / "issues.csv", report):
+    for file in filter(None, (run.path / "issues.csv", written, report)):
         console.print(f"  {file}", highlight=False, soft_wrap=True, markup=False)
 
 

@@ -46,6 +46,8 @@ FILES = {
     "trace.bin": "each sample's loss, prediction and fate at every epoch",
     "probabilities.npz": "the running guess of the class of every training sample",
     "preprocessing.json": "how inputs were turned into numbers; `stepe predict` does it again",
+    "duplicates.csv": "the same input under different labels",
+    "unreadable.csv": "files that could not be read",
     "pictures.npz": "pictures of the suspects",
     "checkpoint": "what an interrupted run is resumed from",
     "compare": "the runs this one is compared with, each in a folder like this",
