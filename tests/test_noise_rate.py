@@ -89,6 +89,22 @@ def test_more_than_half_is_dropped_only_on_good_evidence():
     assert Estimate(0.02, 0.0, 0.1).drop_max == pytest.approx(0.025)
 
 
+@pytest.mark.parametrize("classes", [2, 10])
+def test_a_model_that_knows_nothing_says_nothing(classes):
+    given = torch.arange(1000) % classes
+    one_class = torch.full((1000, classes), 0.01 / classes)
+    one_class[:, 1] += 0.99
+    assert estimate_rate(one_class, given) == Estimate(0.0, 0.0, 1.0)
+    at_random = torch.rand(1000, classes, generator=torch.Generator().manual_seed(0))
+    assert estimate_rate(at_random / at_random.sum(1, keepdim=True), given) == Estimate(0.0, 0.0, 1.0)
+
+
+def test_a_rare_class_can_be_judged_too():
+    given = (torch.arange(1000) < 50).long()
+    guess = F.one_hot((torch.arange(1000) < 40).long(), 2).float()
+    assert estimate_rate(guess, given).rate == pytest.approx(0.01, abs=0.005)
+
+
 def test_a_class_that_nobody_carries_is_nobodys():
     guess = torch.tensor([[0.5, 0.1, 0.4], [0.1, 0.5, 0.4], [0.6, 0.2, 0.2]])
     assert float(confident_joint(guess, torch.tensor([0, 1, 0]))[:, 2].sum()) == 0

@@ -53,10 +53,10 @@ class Automatic:
     def rate(self, ledger: Ledger, labels: Tensor) -> Estimate:
         """The share of wrong labels.
 
-        Guesses that may be spoilt are taken once, when the warm-up ends: later, labels are learned by heart. Others
-        get better and better.
+        Guesses that may be spoilt are taken once, when the warm-up is over and something is known: later, labels are
+        learned by heart. Others get better and better.
         """
-        if self.estimate is None or self.unspoilt:
+        if self.estimate is None or self.unspoilt or self.estimate.is_unknown:
             if self.unsure is not None:
                 self.doubt = max(self.unsure, self.doubt or 0.0)
             self.estimate = estimate_rate(ledger["guess"], labels, unsure=self.unsure, doubt=self.doubt)

@@ -79,12 +79,13 @@ class Ledger:
         column = self.columns[name]
         column.copy_(values.reshape(column.shape).to(column.dtype))
 
-    def record_probe(self, seen: Observation, *, memory: float = 0.0) -> None:
+    def record_probe(self, seen: Observation, *, memory: float = 0.0, trust_memory: float = TRUST_MEMORY) -> None:
         """Write down a probe.
 
         ``memory`` smooths the score over probes, ``score <- memory * score + (1 - memory) * loss``, so that only
         persistently high losses count (the paper's abstract). A score that is not finite starts anew with the next
-        finite loss: one overflow must not mark a sample for ever.
+        finite loss: one overflow must not mark a sample for ever. ``trust_memory`` does the same for the probability
+        of the given label and the guess.
         """
         self["loss"] = seen.loss
         loss, old = self["loss"], self["score"]
@@ -98,20 +99,14 @@ class Ledger:
         if seen.margin is not None:
             self.columns["times_contradicted"] += self["margin"] < 0
         if seen.given_probability is not None:
-            self._remember_trust(seen.given_probability.to(self.device))
+            self._remember("trust", seen.given_probability, trust_memory)
         if "guess" in self.columns and seen.probability is not None:
-            self._remember_guess(seen.probability.to(self.device))
+            self._remember("guess", seen.probability, trust_memory)
 
-    def _remember_trust(self, given_probability: Tensor) -> None:
-        """A running mean of the given label's probability: a single late probe goes stale as labels are memorised."""
-        old, new = self["trust"], given_probability
-        self["trust"] = torch.where(torch.isfinite(old), TRUST_MEMORY * old + (1 - TRUST_MEMORY) * new, new)
-
-    def _remember_guess(self, probability: Tensor) -> None:
-        """The running guess of the class; the first probe starts it."""
-        if int(self["times_probed"].max()) > 1:
-            probability = TRUST_MEMORY * self["guess"].float() + (1 - TRUST_MEMORY) * probability
-        self["guess"] = probability
+    def _remember(self, name: str, new: Tensor, memory: float) -> None:
+        """A running mean, for a single late probe goes stale as labels are memorised; the first probe starts it."""
+        old, new = self[name].float(), new.to(self.device)
+        self[name] = torch.where(torch.isfinite(old), memory * old + (1 - memory) * new, new)
 
     def record_selection(self, kept: Tensor) -> Turnover:
         """Write down which samples this epoch drops, and say how many came and went."""

@@ -16,6 +16,8 @@ CAP_OF_ESTIMATE = 0.8
 CHANCE, OWN_ERROR = 0.1, 0.8
 """independent models differ on some samples by chance; of what they differ on beyond that, about so much is their own
 mistakes, which pass for wrong labels"""
+LEARNED = 0.05
+"""a model that explains less than this part of what naming the largest class leaves open knows nothing"""
 HOPELESS = 0.4
 """where so many samples are in doubt, nothing can be said for sure"""
 
@@ -51,6 +53,11 @@ class Estimate:
     high: float
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether nothing could be said."""
+        return self == UNKNOWN
+
+    @property
     def drop_max(self) -> float:
         """The same margin above it as above a known rate, but less above a small one: of clean labels hardly any go.
 
@@ -65,6 +72,27 @@ class Estimate:
         return asdict(self)
 
 
+UNKNOWN = Estimate(0.0, 0.0, 1.0)
+
+
+def stated_rate(found: dict[str, float]) -> str:
+    """An estimate in a sentence, from its JSON.
+
+    >>> stated_rate({"rate": 0.081, "low": 0.06, "high": 0.1})
+    'About 8% of the labels are estimated to be wrong (90% range: 6% to 10%).'
+    """
+    if Estimate(**found).is_unknown:
+        return "The model learned too little to say how many labels are wrong; give it more epochs, or more data."
+    span = f"{found['low']:.0%} to {found['high']:.0%}"
+    return f"About {found['rate']:.0%} of the labels are estimated to be wrong (90% range: {span})."
+
+
+def has_learned(agreed: float, labels: Tensor) -> bool:
+    """Whether a model that agrees with so many labels knows more than which class is the largest."""
+    largest = float(torch.bincount(labels).max() / len(labels))
+    return agreed >= largest + LEARNED * (1 - largest)
+
+
 def estimate_rate(
     guess: Tensor, labels: Tensor, *, unsure: float | None = None, doubt: float | None = None
 ) -> Estimate:
@@ -74,10 +102,13 @@ def estimate_rate(
     it typically is among the samples that carry its name. A model's own mistakes pass for noise, and nothing in the
     labels tells the two apart; the share of samples on which independent models differ (``unsure``, where there are
     several) does, in part, and is taken off. The range is as wide as the ``doubt``: the largest such share seen, or
-    else the mean probability of all but the most likely class.
+    else the mean probability of all but the most likely class. Guesses that are no better than naming one class for all
+    say nothing: a rate of 0, and a range of everything.
     """
     guess = guess.float().cpu()
     counts = torch.bincount(labels, minlength=guess.shape[1])
+    if not has_learned(float((guess.argmax(1) == labels).double().mean()), labels):
+        return UNKNOWN
     joint = confident_joint(guess, labels)
     # Rows to the class counts: classes in which few are confident must not count for less.
     rows = joint.sum(1)

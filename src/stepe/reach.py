@@ -20,6 +20,7 @@ from stepe.engine.steps import Steps
 from stepe.errors import InputError
 from stepe.ledger import Observation
 from stepe.methods.base import Method
+from stepe.noise_rate import has_learned
 from stepe.plan import Plan
 from stepe.randomness import Stream
 
@@ -212,6 +213,8 @@ class Watched(Reach):
         if self.chosen is not None or epoch < method.warmup_epochs:
             return
         self.contradicted = yield from self.cross.contradicted(epoch, method)
+        if not has_learned(1 - self.contradicted["unseen"], method.task.labels):
+            return  # too early to tell
         by_heart = self.contradicted["trained"] < BY_HEART * self.contradicted["unseen"]
         self.chosen = self.cross.name if by_heart else self.in_sample.name
 

@@ -244,7 +244,8 @@ def dropping_plan(variant: str, task: Task) -> tuple[Method, Plan] | None:
     method.start(task, ledger)
     draw = torch.Generator().manual_seed(1)
     losses = torch.rand(task.n, generator=draw)
-    probability = (3 * torch.randn(task.n, task.classes, generator=draw)).softmax(1)
+    drawn = torch.randn(task.n, task.classes, generator=draw)
+    probability = (2 * F.one_hot(task.labels, task.classes) + 2 * drawn).softmax(1)
     for epoch in range(EPOCHS):
         if method.wants_probe(epoch):
             method.observe(Observation(losses, probability=probability), ledger)

@@ -112,7 +112,7 @@ def test_a_folder_of_pictures_becomes_a_run(photos):
     run = stepe.clean("photos/", epochs=2, rho_max=0.2, say=said.append)
     assert run.path == Path("runs/photos-1")
     request = run.config["request"]
-    assert (request["kind"], request["image_size"], request["probe"]) == ("images", 32, "in-sample")
+    assert (request["kind"], request["image_size"], request["probe"]) == ("images", 32, "auto")
     assert request["duplicates"] == 2
     assert (run.path / "duplicates.csv").read_text().count("\n") == 3
     assert "red/odd.png" in (run.path / "unreadable.csv").read_text()

@@ -219,7 +219,7 @@ def clean(
         str | None,
         typer.Option(
             help="Who judges the samples: in-sample (the model itself), cross:K or cross:KxR (models that never "
-            "trained on them), or auto, the default for your own data without pictures.",
+            "trained on them), or auto, the default for your own data.",
             show_default=False,
         ),
     ] = None,
@@ -410,6 +410,7 @@ def _show_result(run: stepe.Run, written: Path | None, *, quiet: bool, as_json: 
         typer.echo(str(run.path))
         return
     from stepe.cli.tables import comparison, suspects
+    from stepe.noise_rate import stated_rate
 
     console = Console(emoji=False)
     order = {name: position for position, name in enumerate(("plain", run.method, "oracle"))}
@@ -424,9 +425,8 @@ def _show_result(run: stepe.Run, written: Path | None, *, quiet: bool, as_json: 
     elif run.summary["dropped"] == 0:
         console.print(f"\n{run.method} drops nothing, so it flags nothing.", highlight=False)
     console.print()
-    if rate := run.summary.get("noise_rate"):
-        span = f"{rate['low']:.0%} to {rate['high']:.0%}"
-        console.print(f"About {rate['rate']:.0%} of the labels are estimated to be wrong ({span}).", highlight=False)
+    if "noise_rate" in run.summary:
+        console.print(stated_rate(run.summary["noise_rate"]), highlight=False, soft_wrap=True)
     console.print(f"{run.summary['flagged']} of {run.summary['samples']} labels look wrong:", highlight=False)
     for file in filter(None, (run.path / "issues.csv", written, report)):
         console.print(f"  {file}", highlight=False, soft_wrap=True, markup=False)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stepe.automatic import Automatic
 from stepe.errors import InputError
-from stepe.ledger import Ledger, Observation
+from stepe.ledger import TRUST_MEMORY, Ledger, Observation
 from stepe.methods.base import Method, Task, View, resolve_warmup
 from stepe.noise_rate import resolve_drop_max
 from stepe.plan import Plan
@@ -53,7 +53,7 @@ class Elimination(Method):
         self.uses_guess = self.score == "guess" or (self.score == "auto" and by_guess)
         self.needs_probabilities = self.uses_guess or self.automatic.finds_rate
         if self.needs_probabilities:
-            ledger.add_column("guess", torch.float16, 0.0, width=task.classes)
+            ledger.add_column("guess", torch.float16, float("nan"), width=task.classes)
         self._take_drop_max(0.0 if drop_max is None else drop_max)
 
     def _take_drop_max(self, drop_max: float) -> None:
@@ -77,7 +77,9 @@ class Elimination(Method):
                 "rho_max='auto' and the running guess need logits of shape (batch, classes) from the model; "
                 "give rho_max as a number"
             )
-        ledger.record_probe(seen, memory=self.smoothing)
+        # What a model thought in its first epochs is not worth remembering.
+        learned = int(ledger["times_probed"].max()) >= self.warmup_epochs - self.first_probe
+        ledger.record_probe(seen, memory=self.smoothing, trust_memory=TRUST_MEMORY if learned else 0.0)
         self.automatic.note(seen)
 
     def adapt(self, epoch: int, ledger: Ledger) -> None:

@@ -204,7 +204,7 @@ def clean(
         rho_max: largest share ever dropped; follows from the noise rate where that is known, and is otherwise
             (``"auto"``) estimated.
         probe: who judges the samples: ``"in-sample"``, ``"cross:K"``, ``"cross:KxR"`` or ``"auto"``, see
-            :func:`stepe.fit`. By default ``auto``, but in-sample for pictures, which are augmented, and bundled data.
+            :func:`stepe.fit`. By default ``auto``; in-sample for bundled data.
         noise_rate: known share of wrong labels.
         min_keep: share of every class, or of every ``group``, that is never dropped.
         seed: everything random follows from it.
@@ -262,7 +262,7 @@ def clean(
         seed=seed,
         device=device,
         data_dir=None if folder is None else str(folder.resolve()),
-        probe=probe or ("in-sample" if _is_benchmark(source) or source.kind == "images" else "auto"),
+        probe=probe or ("in-sample" if _is_benchmark(source) else "auto"),
         kind=source.kind,
         held_out_noisy=source.held_out_noisy,
         duplicates=source.duplicates,

@@ -22,6 +22,7 @@ from PIL import Image
 
 from stepe.files import write_text
 from stepe.methods import METHODS
+from stepe.noise_rate import stated_rate
 from stepe.report import figures
 
 if TYPE_CHECKING:
@@ -212,14 +213,10 @@ def findings(run: "Run", others: "list[Run]") -> list[str]:
 def _estimated(run: "Run") -> list[str]:
     """What the run found out about the data and about itself, without clean labels."""
     found = []
-    if rate := run.summary.get("noise_rate"):
-        found.append(
-            f"About {share(rate['rate'])} of the labels are estimated to be wrong "
-            f"(90% range: {share(rate['low'])} to {share(rate['high'])}); "
-            "a model's own mistakes can pass for wrong labels."
-        )
+    if "noise_rate" in run.summary:
+        found.append(f"{stated_rate(run.summary['noise_rate'])} A model's own mistakes can pass for wrong labels.")
     probe = run.summary.get("probe", {})
-    if seen := probe.get("contradicted"):
+    if (seen := probe.get("contradicted")) and probe["chosen"]:
         found.append(
             f"After the warm-up, models contradicted {share(seen['trained'])} of the labels they trained on and "
             f"{share(seen['unseen'])} of those they had not seen: "
