@@ -282,6 +282,16 @@ def test_issues_before_any_probe_are_an_error(data, model):
 # What is refused
 
 
+def test_without_a_rate_it_is_found_out(data, make_model):
+    cleaner = StepE(data, epochs=8, warmup=3)
+    train(cleaner, cleaner.loader(batch_size=BATCH), make_model())
+    estimate = cleaner.method.automatic.estimate
+    assert estimate is not None
+    assert 0 <= estimate.low <= estimate.rate <= estimate.high <= 1
+    assert cleaner.method.drop_max == estimate.drop_max > 0
+    assert StepE(data, epochs=EPOCHS, noise_rate=0.2).method.drop_max == pytest.approx(0.25)
+
+
 def test_methods_whose_loss_differs_point_to_fit(data):
     with pytest.raises(InputError, match=r"'truncation' changes the loss, which a loader cannot do; use stepe.fit\(\)"):
         StepE(data, epochs=EPOCHS, method="truncation", rho_max=0.3)

@@ -44,8 +44,8 @@ SIDE_BY_SIDE = ("plain", "step-e", "oracle")
 SMALL_MODEL = 3_000_000
 SMALL_DATA, LARGE_DATA = 5_000, 200_000
 FEW_SAMPLES = 500
-PROBE_SHARE = 1.4
-"""an epoch with its probe, in units of training alone"""
+PROBE_SHARE, PROBERS_SHARE = 1.4, 2.0
+"""an epoch with its probe, and one with probers that train beside it, in units of training alone"""
 
 
 @dataclass(frozen=True)
@@ -510,7 +510,8 @@ def _say_how_long(
             model(batch).square().mean().backward()
             seconds.append(time.perf_counter() - started)
     samples = len(source.labels) * request.epochs * len(request.methods)
-    minutes = min(seconds) / len(batch) * samples * PROBE_SHARE / 60
+    share = PROBE_SHARE if request.probe == "in-sample" else PROBERS_SHARE
+    minutes = min(seconds) / len(batch) * samples * share / 60
     if minutes >= 1:
         size = source.x.shape[-1]
         say(
