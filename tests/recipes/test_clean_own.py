@@ -126,7 +126,7 @@ def test_a_folder_of_pictures_becomes_a_run(photos):
 
 
 def test_long_trainings_on_a_cpu_are_announced_before_they_begin(photos, monkeypatch):
-    monkeypatch.setattr("stepe.recipes.clean.PROBE_SHARE", 1e6)
+    monkeypatch.setattr("stepe.recipes.clean.PROBERS_SHARE", 1e6)
 
     def say(message: str) -> None:
         assert "min on this CPU for 24 pictures of 32 x 32 and 5 epochs" in message
