@@ -104,14 +104,14 @@ def key_of(row: Row) -> Key:
     return row["data"], row["model"], row["noise"], row["seed"]
 
 
-def jobs(seeds: int, only: list[str]) -> list[Key]:
+def jobs(seeds: range, only: list[str]) -> list[Key]:
     """Seed by seed, so that an unfinished grid says something about everything."""
     keys = [
         (data, model, noise, seed)
-        for seed in range(seeds)
+        for seed in seeds
         for (data, model), (_, most) in GRID.items()
         for noise in NOISES
-        if seed < most
+        if seed - seeds.start < most
     ]
     return [key for key in keys if all(any(part.startswith(word) for part in key[:3]) for word in only)]
 
@@ -146,9 +146,7 @@ def table(rows: list[Row]) -> str:
 
 
 def write(path: Path, rows: dict[Key, Row]) -> None:
-    order = {key: position for position, key in enumerate(jobs(10, []))}
-    ordered = [rows[key] for key in sorted(rows, key=lambda key: order.get(key, len(order)))]
-    result = {"rows": ordered, "cleanlab": cleanlab.__version__, "environment": describe_environment()}
+    result = {"rows": list(rows.values()), "cleanlab": cleanlab.__version__, "environment": describe_environment()}
     write_text(path, json.dumps(result, indent=1) + "\n")
 
 
@@ -159,6 +157,7 @@ def work(job: tuple[Key, int | None]) -> Row:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10, help="text and table have 5 at most")
+    parser.add_argument("--first-seed", type=int, default=0, help="settings are chosen on other seeds than measured")
     parser.add_argument("--epochs", type=int, help="another length for all, to try it out")
     parser.add_argument("--only", nargs="*", default=[], help="rows whose data, model or noise begin like this")
     parser.add_argument("--processes", type=int, default=2)
@@ -167,7 +166,8 @@ def main() -> None:
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     stored = json.loads(arguments.out.read_text(encoding="utf-8"))["rows"] if arguments.out.exists() else []
     rows = {key_of(row): row for row in stored}
-    wanted = jobs(arguments.seeds, arguments.only)
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    wanted = jobs(seeds, arguments.only)
     if any(data in ("text", "table") for data, *_ in wanted) and not packages_path().exists():
         parser.error(f"set STEPE_DATA to the folder that holds {TABLE}, or choose other rows with --only")
     open_jobs = [
