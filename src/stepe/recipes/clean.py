@@ -452,6 +452,8 @@ def _train(
             seed=request.seed,
             run=folder,
             resume=resume,
+            # Probers are saved too: hundreds of megabytes, for a large network.
+            checkpoint_every=1 if _is_small(model) else 5,
             observers=observers,
             **request.options(method),
         )
@@ -538,9 +540,13 @@ def _threads_for(model: nn.Module) -> Iterator[None]:
     do not depend on how many cores there are.
     """
     before = torch.get_num_threads()
-    if sum(parameter.numel() for parameter in model.parameters()) <= SMALL_MODEL:
+    if _is_small(model):
         torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _is_small(model: nn.Module) -> bool:
+    return sum(parameter.numel() for parameter in model.parameters()) <= SMALL_MODEL
