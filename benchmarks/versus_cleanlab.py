@@ -48,7 +48,8 @@ def by_stepe(data: Data, x: Tensor, y: Tensor, preset: Preset, seed: int) -> tup
     result = train(data, x, y, preset, seed, method="step-e", rho_max="auto", probe="auto")
     trust = result.ledger["trust"]
     found = {"probe": result.summary["probe"]["reach"], "noise_rate": result.summary["noise_rate"]["rate"]}
-    return 1 - trust.double(), flags(result.ledger, y), found
+    flagged = flags(result.ledger, y, result.training.method.most_flagged(result.ledger))
+    return 1 - trust.double(), flagged, found
 
 
 def by_cleanlab(data: Data, x: Tensor, y: Tensor, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:

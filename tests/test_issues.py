@@ -76,6 +76,9 @@ def test_a_running_guess_decides_whether_a_label_is_contradicted():
     ledger.add_column("guess", torch.float16, 0.0, width=2)
     ledger["guess"] = torch.tensor([[0.2, 0.8], [0.7, 0.3], [0.1, 0.9]])
     assert flags(ledger, torch.zeros(3, dtype=torch.int64)).tolist() == [True, False, True]
+    ledger["trust"] = torch.tensor([0.2, 0.7, 0.1])
+    assert flags(ledger, torch.zeros(3, dtype=torch.int64), most=1 / 3).tolist() == [False, False, True]
+    assert flags(ledger, torch.zeros(3, dtype=torch.int64), most=0).tolist() == [False, False, False]
 
 
 def test_without_logits_the_drop_alone_flags():

@@ -49,15 +49,20 @@ class Names:
         return cls([str(row) for row in range(n)], list(range(n)), split)
 
 
-def flags(ledger: Ledger, labels: Tensor) -> Tensor:
+def flags(ledger: Ledger, labels: Tensor, most: float = 1.0) -> Tensor:
     """Which samples to advise people to look at: dropped, and contradicted by the model, in the end and before.
 
     A hard sample that was dropped is soon contradicted too, for nobody teaches it any more; a wrong label was
-    contradicted all along. Where a running guess is kept, it remembers that; else the prediction must differ from the
-    label in most probes, not only in the last.
+    contradicted all along. Where a running guess is kept, it remembers that, and ``most`` is the largest share of the
+    samples that is flagged, the least trusted first; else the prediction must differ from the label in most probes, not
+    only in the last.
     """
     if "guess" in ledger.columns:
-        return ledger["dropped"] & (ledger["guess"].float().argmax(1) != labels.to(ledger.device))
+        contradicted = ledger["dropped"] & (ledger["guess"].float().argmax(1) != labels.to(ledger.device))
+        order = torch.argsort(torch.where(contradicted, ledger["trust"], torch.inf), stable=True)
+        allowed = torch.zeros_like(contradicted)
+        allowed[order[: round(most * ledger.n)]] = True
+        return contradicted & allowed
     margin = ledger["margin"]
     often = ledger["times_contradicted"] >= CONTRADICTED * ledger["times_probed"]
     # Without logits there is no prediction to disagree with: the drop alone has to do.
@@ -65,7 +70,12 @@ def flags(ledger: Ledger, labels: Tensor) -> Tensor:
 
 
 def training_table(
-    ledger: Ledger, labels: Tensor, class_names: list[str], names: Names, epochs_after_warmup: int
+    ledger: Ledger,
+    labels: Tensor,
+    class_names: list[str],
+    names: Names,
+    epochs_after_warmup: int,
+    most_flagged: float = 1.0,
 ) -> dict[str, Any]:
     """One row per training sample, by sample index, in :data:`COLUMNS`; ranks follow the suspicion."""
     trust = torch.where(torch.isnan(ledger["trust"]), _percentile_trust(ledger["loss"]), ledger["trust"])
@@ -80,7 +90,8 @@ def training_table(
         margin=ledger["margin"],
     )
     dropped_share = (ledger["drop_count"].double() / max(1, epochs_after_warmup)).clamp(max=1)
-    return _table(seen, labels, class_names, names, ledger["dropped"], flags(ledger, labels), dropped_share)
+    flagged = flags(ledger, labels, most_flagged)
+    return _table(seen, labels, class_names, names, ledger["dropped"], flagged, dropped_share)
 
 
 def held_out_table(seen: Observation, labels: Tensor, class_names: list[str], names: Names) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from stepe.data.samples import (
 )
 from stepe.engine.eager import to_device
 from stepe.errors import InputError, RunError
-from stepe.issues import Names, flags, training_table
+from stepe.issues import Names, training_table
 from stepe.ledger import Ledger
 from stepe.methods import Method, Task, make_method
 from stepe.plan import Plan, batch_sizes
@@ -168,10 +168,11 @@ class StepE:
         if not int(self.ledger["times_probed"].max()):
             raise RunError("nothing has been probed yet; run your loop over cleaner.epochs(model) first")
         after_warmup = self.task.epochs - self.method.warmup_epochs
+        most = self.method.most_flagged(self.ledger)
         table = pd.DataFrame(
-            training_table(self.ledger, self.task.labels, self._class_names, self._names, after_warmup)
+            training_table(self.ledger, self.task.labels, self._class_names, self._names, after_warmup, most)
         )
-        return table[flags(self.ledger, self.task.labels).numpy()].sort_values("rank").reset_index(drop=True)
+        return table[table["flagged"]].sort_values("rank").reset_index(drop=True)
 
     def _probe(self, model: nn.Module, epoch: int, forward: BatchForward | None, batch_size: int) -> None:
         device = next((p.device for p in model.parameters()), torch.device("cpu"))

@@ -119,6 +119,10 @@ class Method(ABC):
         """Turn a batch into a scalar. Must not read values back to the host, so that a CUDA graph can hold it."""
         return batch.mean(self.task.criterion(forward(batch.x), batch.target))
 
+    def most_flagged(self, ledger: Ledger) -> float:
+        """The largest share of the samples that people should be bothered with; more may be dropped."""
+        return 1.0
+
     def findings(self, ledger: Ledger) -> dict[str, Any]:
         """What was found out about the data, for the summary, as JSON values."""
         return {}

@@ -90,6 +90,10 @@ class Elimination(Method):
         if epoch >= self.warmup_epochs and self.automatic.finds_rate:
             self._take_drop_max(self.automatic.rate(ledger, self.task.labels).drop_max)
 
+    def most_flagged(self, ledger: Ledger) -> float:
+        """As many as are estimated to be wrong: the margin above that is for the training alone."""
+        return self.automatic.rate(ledger, self.task.labels).rate if self.automatic.finds_rate else 1.0
+
     def findings(self, ledger: Ledger) -> dict[str, Any]:
         """The noise rate, where it was found out, and what was done about it."""
         found: dict[str, Any] = {"rho_max": self.drop_max, "warmup": self.warmup_epochs}
