@@ -392,6 +392,8 @@ def test_data_that_cannot_be_used_is_refused_with_value_and_fix(data, labels, me
         ({"rho_max": float("nan")}, "rho_max is nan"),
         ({"rho_max": "0.2"}, "rho_max is '0.2'"),
         ({"rho_max": None, "method": "truncation"}, r"rho_max is missing.*rho_max=0\.2.*noise_rate"),
+        ({"rho_max": "auto", "epochs": 1}, "found out in the warm-up, and there is none: train for 2 epochs or more"),
+        ({"rho_max": "auto", "warmup": 0}, "found out in the warm-up, and there is none"),
         ({"warmup": "soon"}, "the warm-up is 'soon'.*'auto'"),
         ({"score": "rank"}, "score is 'rank'; choose auto, loss or guess"),
         ({"trusted": [True]}, r"trusted has shape \(1,\)"),

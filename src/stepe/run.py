@@ -280,7 +280,10 @@ class Run:
         import pandas as pd
 
         self._need_finished()
-        return pd.read_parquet(self.path / "samples.parquet")
+        try:
+            return pd.read_parquet(self.path / "samples.parquet")
+        except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
+            raise RunError(f"{self.path / 'samples.parquet'} cannot be read ({error}); make the run again") from error
 
     @property
     def issues(self) -> "pd.DataFrame":

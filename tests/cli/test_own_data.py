@@ -70,6 +70,9 @@ def test_what_a_person_should_know_is_said_on_standard_error(call):
         ("clean films.csv --label stars --warmup soon", "--warmup is 'soon'; give a number, or auto"),
         ("clean films.csv --label stars --text review --model timm:x", "model 'timm:x' is for images, and the data is"),
         ("clean films.csv --label stars --image-size 1", "Invalid value for '--image-size'"),
+        ("clean films.csv --label stars --text stars", "column 'stars' holds the labels; --text needs another one"),
+        ("clean films.csv --label stars --trusted stars", "column 'stars' holds the labels; --trusted needs another"),
+        ("clean films.csv --label nr", "all 40 labels of films are different: that is an id, not a class"),
         ("predict nowhere films.csv", "nowhere is not a run folder"),
     ],
 )
@@ -141,3 +144,38 @@ def test_suspects_cannot_be_both_removed_and_corrected(call):
     assert code == 2
     assert "--drop and --relabel are two ways to treat the same rows" in err
     assert not Path("runs").exists()
+
+
+@pytest.mark.usefixtures("_films")
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--trusted review", "write true, 1 or yes where a label was checked"),
+        ("--epochs 1", "found out in the warm-up, and there is none: train for 2 epochs or more"),
+    ],
+)
+def test_what_cannot_be_done_leaves_nothing_behind(call, line, told):
+    code, _, err = call(f"clean films.csv --label stars {line}")
+    assert code == 2
+    assert told in err
+    assert not Path("runs").exists()
+
+
+@pytest.mark.usefixtures("_films")
+def test_marks_of_an_earlier_run_are_not_learned_from(call):
+    quick = "--label stars --features score --rho-max 0.3 --warmup 1 --epochs 2"
+    assert call(f"clean films.csv {quick} --out first")[0] == 0
+    code, _, err = call("clean first/cleaned.csv --label stars --rho-max 0.3 --warmup 1 --epochs 2 --out second")
+    assert code == 0
+    assert "columns stepe_flagged, stepe_suggested, stepe_suspicion are marks of an earlier run and are left out" in err
+    assert "stepe_" not in Path("second/preprocessing.json").read_text()
+
+
+@pytest.mark.usefixtures("_films")
+def test_a_damaged_run_is_one_line(call):
+    call("clean films.csv --label stars --features score --rho-max 0.3 --warmup 1 --epochs 2 --out run -q")
+    Path("run/samples.parquet").write_bytes(b"junk")
+    code, _, err = call("cleaned run")
+    assert code == 2
+    assert "samples.parquet cannot be read" in err
+    assert "Traceback" not in err

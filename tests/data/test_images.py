@@ -78,7 +78,7 @@ def test_unreadable_files_are_skipped_and_named(save, tmp_path):
     assert found.kept == [0, 4]
     assert sorted(found.skipped) == [1, 2, 3]
     assert len(found.x) == 2
-    assert said[0].startswith("3 of 5 pictures cannot be read: text.png (cannot identify")
+    assert said[0].startswith("3 of 5 pictures cannot be read: text.png (it is no picture); torn.jpg")
     assert "listed in unreadable.csv" in said[0]
 
 

@@ -115,7 +115,9 @@ def read_pictures(
         try:
             return _read(picture, size)
         except Exception as error:  # decoders raise whatever they stumble over
-            return str(error).replace(str(picture), "the file").splitlines()[0] if str(error) else repr(error)
+            if isinstance(error, OSError) and error.strerror:
+                return error.strerror
+            return "it is no picture" if "cannot identify" in str(error) else str(error) or repr(error)
 
     x = np.empty((len(pictures), size, size, 3), dtype=np.uint8)
     kept: list[int] = []

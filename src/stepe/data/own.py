@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 YES = frozenset({"true", "t", "1", "1.0", "yes", "y"})
+NO = frozenset({"false", "f", "0", "0.0", "no", "n", "", "nan", "none", "null"})
+OUR_MARKS = re.compile(r"stepe_(flagged|suggested|suspicion)(_\d+)?")
 MEASURED = 20
 """so many different labels with fractions are no classes but measurements"""
 
@@ -221,6 +224,8 @@ def from_frame(
     labels = _column(frame, layout.label) if labelled else None
     given = ["" if not label.strip() else label for label in labels] if labels else [""] * len(frame)
     ids = _ids(frame, layout, name)
+    if labelled and kind == "table":  # else columns would be compared with labels that are no classes
+        number_labels(given, name)
     if kind == "images":
         assert layout.image is not None
         files = _picture_cells(frame[layout.image], folder, name)
@@ -234,10 +239,24 @@ def from_frame(
     kept = found.rows
     return replace(
         found,
-        trusted=None if trusted is None else [trusted[row].strip().lower() in YES for row in kept],
+        trusted=None if trusted is None else _trusted([trusted[row] for row in kept], layout, name, say),
         groups=None if groups is None else [groups[row] for row in kept],
         together=None if together is None else [together[row] for row in kept],
     )
+
+
+def _trusted(cells: list[str], layout: Layout, name: str, say: Say) -> list[bool]:
+    """Which rows were checked; words that mean neither yes nor no do not pass in silence."""
+    words = [cell.strip().lower() for cell in cells]
+    unknown = sorted({cell for cell, word in zip(cells, words, strict=True) if word not in YES | NO})
+    some = ", ".join(map(repr, unknown[:5]))
+    if unknown and not any(word in YES for word in words):
+        raise InputError(
+            f"column {layout.trusted!r} of {name} says {some}; write true, 1 or yes where a label was checked"
+        )
+    if unknown:
+        say(f"column {layout.trusted!r} of {name} says {some}, which is taken as not trusted; yes is true, 1 or yes")
+    return [word in YES for word in words]
 
 
 def _check_frame(frame: "pd.DataFrame", name: str, layout: Layout, *, labelled: bool) -> None:
@@ -246,6 +265,9 @@ def _check_frame(frame: "pd.DataFrame", name: str, layout: Layout, *, labelled: 
     if labelled and layout.label is None:
         there = ", ".join(str(column) for column in list(frame.columns)[:20])
         raise InputError(f"say which column of {name} holds the labels, with --label; it has {there}")
+    for option, column in {"--text": layout.text, "--image": layout.image, "--trusted": layout.trusted}.items():
+        if labelled and column is not None and column == layout.label:
+            raise InputError(f"column {column!r} holds the labels; {option} needs another one")
     needed = {"--text": layout.text, "--image": layout.image}
     for option, column in (layout.columns if labelled else needed).items():
         if column is not None:
@@ -292,7 +314,10 @@ def _inputs(
     if not labelled:
         return frame, list(range(len(frame)))
     roles = (layout.label, layout.id, layout.trusted, layout.split_by)
-    inputs = frame.drop(columns=[column for column in roles if column is not None])
+    marks = [column for column in frame.columns if OUR_MARKS.fullmatch(str(column))]
+    if marks:
+        say(f"columns {', '.join(marks)} are marks of an earlier run and are left out")
+    inputs = frame.drop(columns=[*(column for column in roles if column is not None), *marks])
     inputs, told = table.without_ids_and_leaks(inputs, labels)
     for sentence in told:
         say(sentence)

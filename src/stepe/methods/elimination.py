@@ -49,6 +49,11 @@ class Elimination(Method):
             raise InputError(f"score is {self.score!r}; choose auto, loss or guess")
         drop_max = resolve_drop_max(self.rho_max, task.noise_rate)
         self.automatic = Automatic(finds_rate=drop_max is None, finds_warmup=self.warmup == "auto")
+        if self.automatic and self.warmup_epochs < 1:
+            raise InputError(
+                "how much to drop is found out in the warm-up, and there is none: train for 2 epochs or more, the "
+                "first of them a warm-up, or give rho_max"
+            )
         by_guess = self.automatic.finds_rate or task.reach != "in-sample"
         self.uses_guess = self.score == "guess" or (self.score == "auto" and by_guess)
         self.needs_probabilities = self.uses_guess or self.automatic.finds_rate
