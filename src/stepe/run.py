@@ -270,7 +270,7 @@ class Run:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """The run in a few numbers."""
-        self._need_finished()
+        self.check_finished()
         summary: dict[str, Any] = json.loads((self.path / "summary.json").read_text(encoding="utf-8"))
         return summary
 
@@ -279,7 +279,7 @@ class Run:
         """Every sample, in the order of the source's splits."""
         import pandas as pd
 
-        self._need_finished()
+        self.check_finished()
         try:
             return pd.read_parquet(self.path / "samples.parquet")
         except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
@@ -333,7 +333,8 @@ class Run:
 
         return write_report(self)
 
-    def _need_finished(self) -> None:
+    def check_finished(self) -> None:
+        """Refuse a run that did not come to its end, and say how to continue it."""
         if not self.finished:
             command = f"stepe clean --resume {shlex.quote(str(self.path))}"
             raise RunError(f"{self.path} is not finished; continue it with `{command}`")

@@ -179,3 +179,12 @@ def test_a_damaged_run_is_one_line(call):
     assert code == 2
     assert "samples.parquet cannot be read" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.usefixtures("_films")
+def test_an_unfinished_run_cannot_predict_and_says_how_to_continue(call):
+    call("clean films.csv --label stars --features score --rho-max 0.3 --warmup 1 --epochs 2 --out run -q")
+    Path("run/summary.json").unlink()
+    code, _, err = call("predict run films.csv")
+    assert code == 2
+    assert "run is not finished; continue it with `stepe clean --resume run`" in err

@@ -315,6 +315,14 @@ def test_columns_are_for_tables_only(photos):
         open_source("digits", layout=Layout(id="a"))
 
 
+def test_pictures_of_other_kinds_are_named_and_left_out(photos):
+    for name in ("a.tif", "b.TIF", "c.gif"):
+        (photos / "red" / name).write_bytes(b"")
+    said: list[str] = []
+    own(photos, said.append)
+    assert any("also holds 1 .gif, 2 .tif, which are left out; files must end in .png, .jpg" in line for line in said)
+
+
 def test_empty_class_folders_are_named_and_left_out(photos):
     (photos / "green").mkdir()
     (photos / "notes.txt").write_text("")

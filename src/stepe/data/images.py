@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from torch import Tensor
 from stepe.errors import InputError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+OTHERS = frozenset({".tif", ".tiff", ".gif", ".heic", ".heif", ".avif", ".jp2", ".dcm", ".psd", ".svg", ".raw", ".dng"})
 SKIPPED_SHARE, SKIPPED_ALWAYS = 0.1, 5
 """so many pictures may be unreadable before that is an error"""
 SMALL, LARGE, CPU_SIZE = 64, 224, 32
@@ -53,6 +55,13 @@ def find_images(folder: Path) -> list[Path]:
                 check_inside(here / name, root)
         found += [here / name for name in files if not name.startswith(".") and is_image(name)]
     return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
+
+
+def other_pictures(folder: Path) -> dict[str, int]:
+    """How many files there are whose endings are those of pictures that are not read."""
+    return Counter(
+        path.suffix.lower() for path in folder.rglob("*") if path.suffix.lower() in OTHERS and path.is_file()
+    )
 
 
 def is_image(name: str) -> bool:

@@ -171,6 +171,9 @@ def from_folder(path: Path, layout: Layout, device: torch.device, say: Say, *, l
     layout.check_no_columns(str(path))
     if labelled:
         classes = images.class_folders(path)
+    if others := images.other_pictures(path):
+        some = ", ".join(f"{count} {ending}" for ending, count in sorted(others.items()))
+        say(f"{path} also holds {some}, which are left out; files must end in {', '.join(images.SUFFIXES)}")
     files = images.find_images(path)
     ids = [file.relative_to(path).as_posix() for file in files]
     if labelled:  # what lies beside the class folders has no class

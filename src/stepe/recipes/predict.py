@@ -54,6 +54,7 @@ def predict(run: "Run", data: Any, *, device: str = "auto") -> "pd.DataFrame":
 
 
 def _load(run: "Run") -> tuple[Encoder, nn.Module]:
+    run.check_finished()
     path = run.path / PREPROCESSING
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
