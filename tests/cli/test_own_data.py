@@ -184,7 +184,8 @@ def test_a_damaged_run_is_one_line(call):
 @pytest.mark.usefixtures("_films")
 def test_an_unfinished_run_cannot_predict_and_says_how_to_continue(call):
     call("clean films.csv --label stars --features score --rho-max 0.3 --warmup 1 --epochs 2 --out run -q")
-    Path("run/summary.json").unlink()
+    for name in ("summary.json", "model.safetensors"):
+        Path("run", name).unlink()
     code, _, err = call("predict run films.csv")
     assert code == 2
     assert "run is not finished; continue it with `stepe clean --resume run`" in err

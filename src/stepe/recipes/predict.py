@@ -54,7 +54,8 @@ def predict(run: "Run", data: Any, *, device: str = "auto") -> "pd.DataFrame":
 
 
 def _load(run: "Run") -> tuple[Encoder, nn.Module]:
-    run.check_finished()
+    if not (run.path / "model.safetensors").exists():  # a moved run may have nothing else
+        run.check_finished()
     path = run.path / PREPROCESSING
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
