@@ -7,23 +7,16 @@ A row is written as soon as it is there, and an interrupted grid goes on where i
     STEPE_DATA=DATA python benchmarks/noise_rate.py [--seeds 10] [--first-seed 0] [--processes 2] [--only digits]
 """
 
-import argparse
-import json
-import multiprocessing
 import statistics
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
-from planted import GRID, TABLE, load, packages_path, plant, train
+from planted import SOURCES, Key, Row, grid_keys, grid_options, load, measure_grid
 
-from stepe.environment import describe_environment
-from stepe.files import write_text
 from stepe.randomness import Stream
 
-NETWORKS = {"digits": "mlp", "features": "mlp", "text": "bag", "table": "tabular"}
 NOISES = (
     "none",
     *(f"symmetric:{rate}" for rate in (0.1, 0.2, 0.4, 0.6)),
@@ -31,32 +24,25 @@ NOISES = (
 )
 HOLD_OUT = 0.2
 
-Row = dict[str, Any]
-Key = tuple[str, str, int]
-
 
 def measure(key: Key) -> Row:
     torch.set_num_threads(1)
     name, noise, seed = key
-    data = load(name, NETWORKS[name])
-    preset, _ = GRID[name, NETWORKS[name]]
-    order = Stream.named(seed, "hold-out").shuffle(torch.arange(len(data.labels)))
+    case = load(name)
+    source = case.plant(noise, seed)
+    assert source.truth is not None
+    order = Stream.named(seed, "hold-out").shuffle(torch.arange(len(source.labels)))
     held_out, rest = order[: round(HOLD_OUT * len(order))], order[round(HOLD_OUT * len(order)) :]
-    clean = noise == "none"
-    x, given, noisy = data.x, data.labels, torch.zeros(len(order), dtype=torch.bool)
-    if not clean:
-        x, given, noisy = plant(data, noise, seed)
-    rate = float(noisy[rest].double().mean())
+    rate = float(source.truth.noisy[rest].double().mean())
+    test = case.source.x[held_out], case.source.labels[held_out]
 
-    def accuracy(**options: Any) -> tuple[float, Row]:
-        test = data.x[held_out], data.labels[held_out]
-        summary = train(data, x[rest], given[rest], preset, seed, test=test, **options).summary
-        return summary["test_accuracy"], summary
+    def train(**options: Any) -> Row:
+        return case.train(source.x[rest], source.labels[rest], seed, test=test, **options).summary
 
     started = time.perf_counter()
-    auto, found = accuracy(method="step-e", rho_max="auto", warmup="auto", probe="auto")
+    found = train(rho_max="auto", warmup="auto", probe="auto")
     seconds = time.perf_counter() - started
-    known, _ = accuracy(method="plain") if clean else accuracy(method="step-e", noise_rate=rate, probe="auto")
+    known = train(method="plain") if noise == "none" else train(noise_rate=rate, probe="auto")
     estimate = found["noise_rate"]
     return {
         "data": name,
@@ -68,24 +54,16 @@ def measure(key: Key) -> Row:
         "high": estimate["high"],
         "dropped": found["dropped"] / found["samples"],
         "flagged": found["flagged"] / found["samples"],
-        "accuracy_auto": auto,
-        "accuracy_known": known,
+        "accuracy_auto": found["test_accuracy"],
+        "accuracy_known": known["test_accuracy"],
         "probe": found["probe"]["reach"],
         "warmup": found["warmup"],
         "seconds": seconds,
     }
 
 
-def jobs(seeds: range, only: list[str]) -> list[Key]:
-    """Seed by seed, so that an unfinished grid says something about everything."""
-    keys = [
-        (data, noise, seed)
-        for seed in seeds
-        for data, model in NETWORKS.items()
-        for noise in NOISES
-        if seed - seeds.start < GRID[data, model][1]
-    ]
-    return [key for key in keys if all(any(part.startswith(word) for part in key[:2]) for word in only)]
+def key_of(row: Row) -> Key:
+    return row["data"], row["noise"], row["seed"]
 
 
 def table(rows: list[Row]) -> str:
@@ -119,33 +97,10 @@ def _mean(rows: list[Row], name: str) -> float:
     return statistics.mean(row[name] for row in rows)
 
 
-def key_of(row: Row) -> Key:
-    return row["data"], row["noise"], row["seed"]
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10, help="text and table have 5 at most")
-    parser.add_argument("--first-seed", type=int, default=0, help="settings are chosen on other seeds than measured")
-    parser.add_argument("--only", nargs="*", default=[], help="rows whose data or noise begin like this")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=Path("results/noise-rate.json"))
-    arguments = parser.parse_args()
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    stored = json.loads(arguments.out.read_text(encoding="utf-8"))["rows"] if arguments.out.exists() else []
-    rows = {key_of(row): row for row in stored}
-    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-    wanted = jobs(seeds, arguments.only)
-    if any(data in ("text", "table") for data, *_ in wanted) and not packages_path().exists():
-        parser.error(f"set STEPE_DATA to the folder that holds {TABLE}, or choose other rows with --only")
-    with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
-        open_jobs = [key for key in wanted if key not in rows]
-        for done, row in enumerate(pool.imap_unordered(measure, open_jobs), start=1):
-            rows[key_of(row)] = row
-            result = {"rows": list(rows.values()), "environment": describe_environment()}
-            write_text(arguments.out, json.dumps(result, indent=1) + "\n")
-            print(f"{done}/{len(open_jobs)} {' '.join(map(str, key_of(row)))}", file=sys.stderr)
-    print(table([rows[key] for key in wanted]))
+    arguments = grid_options(__doc__, Path("results/noise-rate.json")).parse_args()
+    keys = grid_keys(arguments, [(data, noise) for data in SOURCES for noise in NOISES])
+    print(table(measure_grid(arguments, keys, measure, key_of)))
 
 
 if __name__ == "__main__":

@@ -1,45 +1,71 @@
-"""Data with planted noise for the benchmarks: digits, features, a table and texts, and how each is trained.
+"""Data with planted noise for the benchmarks, as `stepe clean` reads and trains it, and grids that can be interrupted.
 
 `debian-packages.csv` is looked for in $STEPE_DATA.
 """
 
+import argparse
+import json
+import multiprocessing
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 import stepe
 from stepe.data.noise import Noise
-from stepe.models.mlp import MLP
+from stepe.data.own import Layout
+from stepe.data.source import Source, digits, open_own
+from stepe.environment import describe_environment
+from stepe.files import write_text
+from stepe.models.build import build
 from stepe.randomness import Stream, seeded
-from stepe.recipes.clean import Preset, training_for
+from stepe.recipes.clean import Preset, describe_network, training_for
 
 TABLE = "debian-packages.csv"
 WIDTH = 128
 """of the features: digits through a fixed random projection"""
+CPU = torch.device("cpu")
+
+Row = dict[str, Any]
+Key = tuple[Any, ...]
+"""data first, seed last"""
 
 
 @dataclass(frozen=True)
-class Data:
-    """Samples before any noise."""
+class Case:
+    """Samples before any noise, and how they are trained."""
 
-    x: Tensor
-    labels: Tensor
+    source: Source
+    preset: Preset
     network: Callable[[], nn.Module]
-    looks: Tensor
-    """inputs as numbers that mean something: noise that depends on the input looks at these"""
-    ranges: tuple[Tensor, Tensor] | None = None
-    """lowest and highest value of each column, where an outlier cannot be drawn from one range for all"""
+    seeds: int
 
-    @property
-    def classes(self) -> int:
-        return int(self.labels.max()) + 1
+    def plant(self, noise: str, seed: int) -> Source:
+        """The samples with noise, and the truth about it."""
+        return self.source.planted(Noise.parse(noise), seed)
+
+    def train(self, x: Tensor, y: Tensor, seed: int, preset: Preset | None = None, **options: Any) -> stepe.Result:
+        """One run on the CPU."""
+        preset = preset or self.preset
+        with seeded(Stream.named(seed, "init")):
+            network = self.network()
+        return stepe.fit(
+            network,
+            x,
+            y,
+            epochs=preset.epochs,
+            batch_size=preset.batch_size,
+            **preset.optimizer_options(CPU),
+            seed=seed,
+            device=CPU,
+            **options,
+        )
 
 
 class FastMLP(nn.Sequential):
@@ -53,123 +79,82 @@ class FastMLP(nn.Sequential):
         super().__init__(*layers, nn.Linear(inputs, classes))
 
 
-# (data, model): how both train it, as `stepe clean` would; how many seeds it has
-GRID: dict[tuple[str, str], tuple[Preset, int]] = {
-    ("digits", "mlp"): (Preset(), 10),
-    ("digits", "batchnorm"): (Preset(learning_rate=0.05, batch_size=64), 10),
-    ("features", "mlp"): (training_for("features", 1_437), 10),
-    ("table", "tabular"): (training_for("table", 5_310), 5),
-    ("text", "bag"): (training_for("text", 5_310), 5),
-}
-
-
-@lru_cache(maxsize=1)
-def load(data: str, model: str) -> Data:
-    if data in ("digits", "features"):
-        from stepe.data.source import digits
-
-        source = digits()
-        x = source.x
-        if data == "features":
-            weight = Stream.named(0, "projection").normal(torch.arange(x.shape[1] * WIDTH)).reshape(-1, WIDTH)
-            x = x @ weight
-            x = (x - x.mean(0)) / x.std(0)
-        kind = FastMLP if model == "batchnorm" else SlowMLP
-        return Data(x, source.labels, lambda: kind(x.shape[1], source.classes), looks=x)
-    return load_text() if data == "text" else load_table()
-
-
-class SlowMLP(MLP):
-    """The network of `stepe clean`."""
-
-    def __init__(self, inputs: int, classes: int):
-        super().__init__(inputs, classes, hidden=(512, 512), dropout=0.7)
-
-
 def packages_path() -> Path:
     return Path(os.environ.get("STEPE_DATA", ""), TABLE)
 
 
-def read_packages() -> tuple[Any, Tensor]:
-    from stepe.data.table import read_table
-
-    table = read_table(packages_path())
-    _, labels = np.unique(table["section"].to_numpy(dtype=str), return_inverse=True)
-    return table, torch.tensor(labels, dtype=torch.int64)
+def _features() -> Source:
+    source = digits()
+    weight = Stream.named(0, "projection").normal(torch.arange(source.x.shape[1] * WIDTH)).reshape(-1, WIDTH)
+    return open_own(((source.x @ weight).numpy(), source.labels.numpy()), Layout(holdout=0))
 
 
-def load_text() -> Data:
-    from sklearn.decomposition import TruncatedSVD
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    from stepe.data.encode import TextEncoder
-    from stepe.models.text import TextBag
-
-    table, labels = read_packages()
-    texts = table["description"].tolist()
-    encoder = TextEncoder.fit(texts)
-    latent = TruncatedSVD(64, random_state=0).fit_transform(TfidfVectorizer(min_df=2).fit_transform(texts))
-    classes = int(labels.max()) + 1
-    return Data(
-        encoder.encode(texts),
-        labels,
-        lambda: TextBag(encoder.vocabulary, classes),
-        looks=torch.tensor(latent, dtype=torch.float32),
-    )
+def _packages(**columns: str) -> Source:
+    return open_own(packages_path(), Layout(label="section", id="package", holdout=0, **columns))
 
 
-def load_table() -> Data:
-    from stepe.data.encode import TableEncoder
-    from stepe.models.tabular import Tabular
-
-    table, labels = read_packages()
-    table = table.drop(columns=["package", "section", "description"])
-    encoder = TableEncoder.fit(table)
-    x = encoder.encode(table)
-    classes = int(labels.max()) + 1
-    ranges = (x.amin(0), x.amax(0))
-    return Data(x, labels, lambda: Tabular(encoder.numbers, encoder.codes, classes), looks=x, ranges=ranges)
+SOURCES: dict[str, tuple[Callable[[], Source], int]] = {
+    "digits": (digits, 10),
+    "features": (_features, 10),
+    "table": (_packages, 5),
+    "text": (lambda: _packages(text="description"), 5),
+}
+"""data -> where it comes from, how many seeds it has"""
 
 
-def plant(data: Data, noise: str, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs, labels, and which samples were touched."""
-    parsed = Noise.parse(noise)
-    assert parsed is not None
-    planted = parsed.plant(data.looks, data.labels, data.classes, seed)
-    if parsed.kind != "outliers":
-        return data.x, planted.labels, planted.noisy
-    if data.looks is data.x and data.ranges is None:
-        return planted.x, planted.labels, planted.noisy
-    # Numbers that stand for categories or n-grams stay such numbers.
-    x, chosen = data.x.clone(), torch.nonzero(planted.noisy).squeeze(1)
-    old = x[chosen]
-    drawn = Stream.named(seed, "noise/input").uniform(torch.arange(old.numel())).reshape(old.shape)
-    if data.ranges is None:  # n-grams; 0 pads
-        x[chosen] = torch.where(old > 0, 1 + (drawn * int(x.max())).to(x.dtype), old)
-    else:
-        low, high = data.ranges
-        whole = (data.x == data.x.round()).all(0)
-        x[chosen] = torch.where(
-            whole, (low + drawn * (high - low + 1)).floor().clamp(max=high), low + drawn * (high - low)
-        )
-    return x, planted.labels, planted.noisy
+@lru_cache(maxsize=1)
+def load(data: str, model: str = "own") -> Case:
+    """Data with the network that `stepe clean` would choose, or with one that memorises."""
+    read, seeds = SOURCES[data]
+    source = read()
+    if model == "batchnorm":
+        preset = Preset(learning_rate=0.05, batch_size=64)
+        return Case(source, preset, lambda: FastMLP(source.x.shape[1], source.classes), seeds)
+    preset = Preset() if source.bundled else training_for(source.kind, len(source.labels))
+    return Case(source, preset, lambda: build(describe_network(source, preset, CPU, None)), seeds)
 
 
-def train(data: Data, x: Tensor, y: Tensor, preset: Preset, seed: int, **options: Any) -> stepe.Result:
-    with seeded(Stream.named(seed, "init")):
-        network = data.network()
-    rate: dict[str, Any] = {"learning_rate": preset.learning_rate, "weight_decay": preset.weight_decay}
-    if preset.optimizer == "adamw":
-        adam = partial(torch.optim.AdamW, lr=preset.learning_rate, weight_decay=preset.weight_decay, fused=True)
-        rate = {"optimizer": adam}
-    return stepe.fit(
-        network,
-        x,
-        y,
-        epochs=preset.epochs,
-        batch_size=preset.batch_size,
-        **rate,
-        seed=seed,
-        device="cpu",
-        **options,
-    )
+def grid_options(description: str | None, out: Path) -> argparse.ArgumentParser:
+    """What the grids have in common on the command line."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=10, help="text and table have 5 at most")
+    parser.add_argument("--first-seed", type=int, default=0, help="settings are chosen on other seeds than measured")
+    parser.add_argument("--only", nargs="*", default=[], help="rows whose data, model or noise begin like this")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=out)
+    return parser
+
+
+def grid_keys(arguments: argparse.Namespace, settings: list[Key]) -> list[Key]:
+    """Settings with their seeds, seed by seed, so that an unfinished grid says something about everything."""
+    keys = [
+        (*setting, arguments.first_seed + seed)
+        for seed in range(arguments.seeds)
+        for setting in settings
+        if seed < SOURCES[setting[0]][1]
+    ]
+    chosen = [key for key in keys if all(any(part.startswith(word) for part in key[:-1]) for word in arguments.only)]
+    if any(key[0] in ("text", "table") for key in chosen) and not packages_path().exists():
+        sys.exit(f"set STEPE_DATA to the folder that holds {TABLE}, or choose other rows with --only")
+    return chosen
+
+
+def measure_grid(
+    arguments: argparse.Namespace,
+    keys: list[Key],
+    measure: Callable[[Key], Row],
+    key_of: Callable[[Row], Key],
+    **more: Any,
+) -> list[Row]:
+    """A row per key. Each is written as soon as it is there; what is there already is not measured again."""
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    stored = json.loads(arguments.out.read_text(encoding="utf-8"))["rows"] if arguments.out.exists() else []
+    rows = {key_of(row): row for row in stored}
+    missing = [key for key in keys if key not in rows]
+    with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
+        for done, row in enumerate(pool.imap_unordered(measure, missing), start=1):
+            rows[key_of(row)] = row
+            result = {"rows": list(rows.values()), **more, "environment": describe_environment()}
+            write_text(arguments.out, json.dumps(result, indent=1) + "\n")
+            print(f"{done}/{len(missing)} {' '.join(map(str, key_of(row)))}", file=sys.stderr)
+    return [rows[key] for key in keys]

@@ -7,25 +7,20 @@ it is there, and an interrupted grid goes on where it stopped.
     STEPE_DATA=DATA python benchmarks/versus_cleanlab.py [--seeds 10] [--processes 2] [--only digits symmetric]
 """
 
-import argparse
-import json
-import multiprocessing
 import statistics
 import sys
 import time
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from planted import GRID, TABLE, Data, SlowMLP, load, packages_path, plant, train
+from planted import SOURCES, Case, Key, Row, grid_keys, grid_options, load, measure_grid
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
-from stepe.environment import describe_environment
-from stepe.files import write_text
+from stepe.data.source import Source
 from stepe.issues import flags
 from stepe.metrics import auroc, detection
 from stepe.recipes.clean import Preset
@@ -40,25 +35,23 @@ except ImportError as error:
 FOLDS = 5
 RATES = (0.1, 0.2, 0.4)
 NOISES = [f"{kind}:{rate}" for kind in ("symmetric", "asymmetric", "instance", "outliers") for rate in RATES]
-Row = dict[str, Any]
-Key = tuple[str, str, str, int]
+SETTINGS = [*((data, "own") for data in SOURCES), ("digits", "batchnorm")]
 
 
-def by_stepe(data: Data, x: Tensor, y: Tensor, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:
-    result = train(data, x, y, preset, seed, method="step-e", rho_max="auto", probe="auto")
-    trust = result.ledger["trust"]
+def by_stepe(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:
+    result = case.train(source.x, source.labels, seed, preset, rho_max="auto", probe="auto")
     found = {"probe": result.summary["probe"]["reach"], "noise_rate": result.summary["noise_rate"]["rate"]}
-    flagged = flags(result.ledger, y, result.training.method.most_flagged(result.ledger))
-    return 1 - trust.double(), flagged, found
+    flagged = flags(result.ledger, source.labels, result.training.method.most_flagged(result.ledger))
+    return 1 - result.ledger["trust"].double(), flagged, found
 
 
-def by_cleanlab(data: Data, x: Tensor, y: Tensor, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:
-    probability = np.zeros((len(y), data.classes))
-    for inside, outside in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(y, y):
-        model = train(data, x[inside], y[inside], preset, seed, method="plain").model.eval()
+def by_cleanlab(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:
+    labels = source.labels.numpy()
+    probability = np.zeros((len(labels), source.classes))
+    for inside, outside in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(labels, labels):
+        model = case.train(source.x[inside], source.labels[inside], seed, preset, method="plain").model.eval()
         with torch.no_grad():
-            probability[outside] = torch.softmax(model(x[outside]), 1).double().numpy()
-    labels = y.numpy()
+            probability[outside] = torch.softmax(model(source.x[outside]), 1).double().numpy()
     quality = get_label_quality_scores(labels, probability)
     issues = find_label_issues(labels, probability, n_jobs=1)
     return torch.tensor(1 - quality), torch.tensor(issues), {}
@@ -71,50 +64,30 @@ CONTENDERS = {"stepe": by_stepe, "cleanlab": by_cleanlab}
 def warm_up() -> None:
     """What is imported and compiled at first use is nobody's time."""
     torch.set_num_threads(1)
-    x, y = torch.randn(128, 8, generator=torch.Generator().manual_seed(0)), torch.arange(128) % 2
-    data = Data(x, y, lambda: SlowMLP(8, 2), looks=x)
+    case = load("digits")
     for find in CONTENDERS.values():
-        find(data, x, y, Preset(epochs=6), 0)
+        find(case, case.plant("symmetric:0.4", 0), Preset(epochs=6), 0)
 
 
 def measure(key: Key, epochs: int | None = None) -> Row:
     warm_up()
     name, model, noise, seed = key
-    data = load(name, model)
-    preset = replace(GRID[name, model][0], epochs=length(key, epochs))
-    x, y, noisy = plant(data, noise, seed)
+    case = load(name, model)
+    preset = case.preset if epochs is None else replace(case.preset, epochs=epochs)
+    source = case.plant(noise, seed)
+    assert source.truth is not None
     row: Row = {"data": name, "model": model, "noise": noise, "seed": seed, "epochs": preset.epochs}
     for contender, find in CONTENDERS.items():
         started = time.perf_counter()
-        suspicion, flagged, more = find(data, x, y, preset, seed)
+        suspicion, flagged, more = find(case, source, preset, seed)
         seconds = time.perf_counter() - started
-        found = detection(flagged, noisy)
-        row[contender] = {"auroc": auroc(suspicion, noisy), "f1": found.f1, "seconds": seconds, **more}
+        found = detection(flagged, source.truth.noisy)
+        row[contender] = {"auroc": auroc(suspicion, source.truth.noisy), "f1": found.f1, "seconds": seconds, **more}
     return row
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# The grid
-
-
-def length(key: Key, epochs: int | None) -> int:
-    return GRID[key[:2]][0].epochs if epochs is None else epochs
 
 
 def key_of(row: Row) -> Key:
     return row["data"], row["model"], row["noise"], row["seed"]
-
-
-def jobs(seeds: range, only: list[str]) -> list[Key]:
-    """Seed by seed, so that an unfinished grid says something about everything."""
-    keys = [
-        (data, model, noise, seed)
-        for seed in seeds
-        for (data, model), (_, most) in GRID.items()
-        for noise in NOISES
-        if seed - seeds.start < most
-    ]
-    return [key for key in keys if all(any(part.startswith(word) for part in key[:3]) for word in only)]
 
 
 def differences(rows: list[Row], what: str) -> list[float]:
@@ -146,42 +119,13 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def write(path: Path, rows: dict[Key, Row]) -> None:
-    result = {"rows": list(rows.values()), "cleanlab": cleanlab.__version__, "environment": describe_environment()}
-    write_text(path, json.dumps(result, indent=1) + "\n")
-
-
-def work(job: tuple[Key, int | None]) -> Row:
-    return measure(*job)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10, help="text and table have 5 at most")
-    parser.add_argument("--first-seed", type=int, default=0, help="settings are chosen on other seeds than measured")
-    parser.add_argument("--epochs", type=int, help="another length for all, to try it out")
-    parser.add_argument("--only", nargs="*", default=[], help="rows whose data, model or noise begin like this")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=Path("results/versus-cleanlab.json"))
+    parser = grid_options(__doc__, Path("results/versus-cleanlab.json"))
+    parser.add_argument("--epochs", type=int, help="another length for all, to try it out in another --out")
     arguments = parser.parse_args()
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    stored = json.loads(arguments.out.read_text(encoding="utf-8"))["rows"] if arguments.out.exists() else []
-    rows = {key_of(row): row for row in stored}
-    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-    wanted = jobs(seeds, arguments.only)
-    if any(data in ("text", "table") for data, *_ in wanted) and not packages_path().exists():
-        parser.error(f"set STEPE_DATA to the folder that holds {TABLE}, or choose other rows with --only")
-    open_jobs = [
-        (key, arguments.epochs)
-        for key in wanted
-        if key not in rows or rows[key]["epochs"] != length(key, arguments.epochs)
-    ]
-    with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
-        for done, row in enumerate(pool.imap_unordered(work, open_jobs), start=1):
-            rows[key_of(row)] = row
-            write(arguments.out, rows)
-            print(f"{done}/{len(open_jobs)} {' '.join(map(str, key_of(row)))}", file=sys.stderr)
-    print(table([rows[key] for key in wanted]))
+    keys = grid_keys(arguments, [(*setting, noise) for setting in SETTINGS for noise in NOISES])
+    find = partial(measure, epochs=arguments.epochs)
+    print(table(measure_grid(arguments, keys, find, key_of, cleanlab=cleanlab.__version__)))
 
 
 if __name__ == "__main__":

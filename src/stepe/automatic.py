@@ -32,6 +32,8 @@ class Automatic:
     """share of the samples on which several probers differed in the last probe"""
     doubt: float | None = None
     """the largest such share since the warm-up: elimination makes models agree, rightly or not"""
+    is_new: bool = False
+    """whether a probe came in since the last estimate"""
     best_loss: float = float("inf")
     stalled: int = 0
 
@@ -40,7 +42,7 @@ class Automatic:
 
     def note(self, seen: Observation) -> None:
         """What a probe says about itself."""
-        self.unspoilt = seen.unspoilt
+        self.is_new, self.unspoilt = True, seen.unspoilt
         self.unsure = None if seen.unsure is None else float(seen.unsure.double().mean())
 
     def ends_warmup(self, epoch: int, ledger: Ledger) -> bool:
@@ -56,7 +58,8 @@ class Automatic:
         Guesses that may be spoilt are taken once, when the warm-up is over and something is known: later, labels are
         learned by heart. Others get better and better.
         """
-        if self.estimate is None or self.unspoilt or self.estimate.is_unknown:
+        if self.estimate is None or (self.is_new and (self.unspoilt or self.estimate.is_unknown)):
+            self.is_new = False
             if self.unsure is not None:
                 self.doubt = max(self.unsure, self.doubt or 0.0)
             self.estimate = estimate_rate(ledger["guess"], labels, unsure=self.unsure, doubt=self.doubt)

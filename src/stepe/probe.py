@@ -56,7 +56,7 @@ def probe(
             check_losses(losses, len(index))
             loss[index] = losses.detach().to(torch.float32)
             if logits is not None:
-                _write(columns, index, n, _read_logits(logits, labels, probabilities))
+                _write(columns, index, n, read_logits(logits, labels, probabilities))
     if not bool((times == 1).all()):
         missed, again = int((times == 0).sum()), int((times > 1).sum())
         raise InputError(
@@ -75,7 +75,8 @@ def check_losses(losses: Tensor, expected: int) -> None:
         )
 
 
-def _read_logits(logits: Tensor, labels: Tensor | None, probabilities: bool) -> dict[str, Tensor]:
+def read_logits(logits: Tensor, labels: Tensor | None, probabilities: bool) -> dict[str, Tensor]:
+    """The columns of an observation that logits give; logarithms of probabilities are logits too."""
     logits = logits.detach().to(torch.float32)
     top = logits.argmax(1)
     logs = torch.log_softmax(logits, 1)

@@ -22,6 +22,7 @@ from stepe.ledger import Observation
 from stepe.methods.base import Method
 from stepe.noise_rate import has_learned
 from stepe.plan import Plan
+from stepe.probe import read_logits
 from stepe.randomness import Stream
 
 BY_HEART = 0.95
@@ -120,6 +121,7 @@ class CrossFitted(Reach):
 
     def __init__(self, engines: Sequence[EagerEngine], folds: Folds, dealt: Tensor):
         self.engines, self.folds, self.dealt = engines, folds, dealt
+        self._unseen = float("nan")
 
     @property
     def name(self) -> str:
@@ -154,20 +156,23 @@ class CrossFitted(Reach):
                 raise InputError("a cross-fitted probe needs logits of shape (batch, classes) from the model")
             total[index] += seen.probability.cpu()
             predictions[split, index] = seen.prediction.cpu()
+        self._unseen = float((predictions != task.labels).double().mean())
         return judged(total / self.folds.splits, task.labels, (predictions != predictions[0]).any(0))
 
     def contradicted(self, epoch: int, method: Method) -> Steps[dict[str, float]]:
-        """Share of the labels that the probers predict differently, where they train on them and where not."""
-        shares: dict[str, list[float]] = {"trained": [], "unseen": []}
+        """Share of the labels that the probers predict differently: of those they train on, and, as the probe of this
+        epoch saw it, of the others.
+        """
+        wrong = total = 0
         for position, engine in enumerate(self.engines):
             split, fold = divmod(position, self.folds.folds)
-            seen = engine.probe(epoch, method.view)
+            outside = torch.nonzero(self.dealt[split] != fold).squeeze(1)
+            seen = engine.probe(epoch, method.view, only=outside)
             yield engine.mark()
-            assert seen.margin is not None
-            wrong, unseen = (seen.margin < 0).double().cpu(), self.dealt[split] == fold
-            shares["trained"].append(float(wrong[~unseen].mean()))
-            shares["unseen"].append(float(wrong[unseen].mean()))
-        return {name: sum(values) / len(values) for name, values in shares.items()}
+            assert seen.prediction is not None
+            wrong += int((seen.prediction.cpu() != engine.task.labels[outside]).sum())
+            total += len(outside)
+        return {"trained": wrong / total, "unseen": self._unseen}
 
     def state_dict(self) -> dict[str, Any]:
         """The probers, with their optimizers."""
@@ -236,16 +241,6 @@ class Watched(Reach):
 def judged(probability: Tensor, labels: Tensor, unsure: Tensor | None = None) -> Observation:
     """What probabilities say about the given labels."""
     logs = probability.clamp(min=torch.finfo(torch.float32).tiny).log()
-    given = logs.gather(1, labels[:, None]).squeeze(1)
-    others = logs.scatter(1, labels[:, None], -torch.inf).amax(1)
-    confidence, prediction = probability.max(1)
-    return Observation(
-        loss=-given,
-        prediction=prediction,
-        confidence=confidence,
-        given_probability=given.exp(),
-        margin=given - others,
-        probability=probability,
-        unsure=unsure,
-        unspoilt=True,
-    )
+    loss = -logs.gather(1, labels[:, None]).squeeze(1)
+    seen = Observation(loss, unsure=unsure, unspoilt=True)
+    return replace(seen, **read_logits(logs, labels, probabilities=True))  # type: ignore[arg-type]

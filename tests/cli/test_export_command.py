@@ -42,7 +42,7 @@ def test_the_cleaned_data_is_written_and_named(call, run, option):
 def test_dropping_and_relabelling_exclude_each_other(call, run):
     code, _, err = call("cleaned", str(run.path), "--drop", "--relabel")
     assert code == 2
-    assert "--drop and --relabel exclude each other" in err
+    assert "--drop and --relabel are two ways to treat the same rows" in err
 
 
 def test_a_cleaned_file_goes_where_it_is_told(call, run, tmp_path):

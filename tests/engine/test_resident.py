@@ -25,7 +25,7 @@ from stepe.ledger import Ledger, Observation
 from stepe.methods import METHODS, Method, Task, make_method
 from stepe.plan import Plan
 from stepe.randomness import Stream
-from stepe.training import Result, Row, Training
+from stepe.training import Result, Row, Silent, Training
 
 N, CLASSES, EPOCHS = 75, 3, 6
 ENGINES: dict[str, type[EagerEngine]] = {"eager": EagerEngine, "resident": ResidentEngine}
@@ -161,16 +161,6 @@ def same_ledger(one: Result, other: Result) -> bool:
         torch.equal(torch.nan_to_num(columns[name].double(), nan=-7), torch.nan_to_num(others[name].double(), nan=-7))
         for name in columns
     )
-
-
-class Silent:
-    """An observer to be overridden."""
-
-    def run_started(self, training: Training) -> None: ...
-
-    def epoch_ended(self, training: Training, row: Row) -> None: ...
-
-    def run_ended(self, result: Result) -> None: ...
 
 
 class States(Silent):

@@ -16,7 +16,7 @@ import stepe
 from stepe.methods import METHODS, make_method
 from stepe.randomness import Stream
 from stepe.selection import select, soften
-from stepe.training import Result, Row, Training, find_device
+from stepe.training import Result, Row, Silent, Training, find_device
 
 DEVICE = "cuda"
 
@@ -190,16 +190,6 @@ def test_the_users_generators_neither_move_nor_matter(blobs, bits):
         assert torch.equal(torch.get_rng_state(), before[0])
         assert torch.equal(torch.cuda.get_rng_state(), before[1])
     assert bits(results[0].model) == bits(results[1].model)
-
-
-class Silent:
-    """An observer to be overridden."""
-
-    def run_started(self, training: Training) -> None: ...
-
-    def epoch_ended(self, training: Training, row: Row) -> None: ...
-
-    def run_ended(self, result: Result) -> None: ...
 
 
 @pytest.mark.parametrize("method", ["step-e", "truncation"])

@@ -32,7 +32,7 @@ from stepe.methods import METHODS, Method, Task, make_method
 from stepe.models.resnet import resnet18
 from stepe.plan import Plan
 from stepe.randomness import Stream
-from stepe.training import Result, Row, Training, determinism, find_device
+from stepe.training import Result, Row, Silent, Training, determinism, find_device
 
 DEVICE = "cuda"
 
@@ -193,16 +193,6 @@ def graphs(result: Result) -> int:
     engine = result.training.engine
     assert isinstance(engine, ResidentEngine)
     return len(engine._graphs)
-
-
-class Silent:
-    """An observer to be overridden."""
-
-    def run_started(self, training: Training) -> None: ...
-
-    def epoch_ended(self, training: Training, row: Row) -> None: ...
-
-    def run_ended(self, result: Result) -> None: ...
 
 
 # Against the eager engine

@@ -21,7 +21,7 @@ from stepe.engine.rate import ProgressRate, constant
 from stepe.ledger import Ledger, Observation
 from stepe.methods import METHODS, Batch, Forward, Method, Task, make_method
 from stepe.plan import Plan
-from stepe.training import Result, Row, Training
+from stepe.training import Result, Row, Silent, Training
 
 EPOCHS = 6
 
@@ -78,16 +78,6 @@ def same_ledger(one: Ledger, other: Ledger) -> bool:
         torch.equal(torch.nan_to_num(columns[name].double(), nan=-7), torch.nan_to_num(others[name].double(), nan=-7))
         for name in columns
     )
-
-
-class Silent:
-    """An observer to be overridden."""
-
-    def run_started(self, training: Training) -> None: ...
-
-    def epoch_ended(self, training: Training, row: Row) -> None: ...
-
-    def run_ended(self, result: Result) -> None: ...
 
 
 class Jittered(Dataset[tuple[Tensor, int]]):

@@ -14,17 +14,12 @@ import stepe
 from stepe import InputError, Run, RunError
 from stepe.recipes.clean import resume, training_for
 
-DEBIAN = Path(os.environ.get("STEPE_DATA", "/work/shared/data")) / "debian-packages.csv"
+pytestmark = pytest.mark.usefixtures("_elsewhere")
+DEBIAN = Path(os.environ.get("STEPE_DATA", "")) / "debian-packages.csv"
 
 
 class StopHereError(Exception):
     """Stands in for a kill."""
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("stepe.report.html.write_report", lambda run: run.path)
 
 
 @pytest.fixture

@@ -13,11 +13,7 @@ from PIL import Image
 import stepe
 from stepe import InputError, Run, RunError
 
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("stepe.report.html.write_report", lambda run: run.path)
+pytestmark = pytest.mark.usefixtures("_elsewhere")
 
 
 @pytest.fixture

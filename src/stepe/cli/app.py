@@ -7,19 +7,23 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
 import stepe
 from stepe.cli.bench import bench
-from stepe.cli.cleaned import cleaned
+from stepe.cli.cleaned import cleaned, mode_of
 from stepe.cli.export import export
 from stepe.cli.predict import predict
 from stepe.cli.reproduce import reproduce
+from stepe.cli.runs import RunArgument, open_run, run_path
 from stepe.errors import InputError, StepeError
 from stepe.methods import METHODS
+
+if TYPE_CHECKING:
+    from stepe.cleaned import Mode
 
 app = typer.Typer(
     name="stepe",
@@ -41,7 +45,6 @@ RESUMED = (
     *("method", "noise", "epochs", "warmup", "rho_max", "probe", "noise_rate", "min_keep", "seed", "device"),
 )
 METHOD_NAMES = ", ".join(METHODS)
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, or [b]latest[/b].")]
 
 
 def main() -> NoReturn:
@@ -282,8 +285,7 @@ def clean(
     def say(message: str) -> None:
         console.print(_escape(message), highlight=False, soft_wrap=True)
 
-    if drop and relabel:
-        raise InputError("--drop and --relabel are two ways to treat the same rows; choose one")
+    mode = mode_of(drop=drop, relabel=relabel)
     if (data is None) == (resume is None):
         raise InputError("give DATA to clean (for example: stepe clean digits), or --resume RUN, one of the two")
     started: list[Path] = []
@@ -292,7 +294,7 @@ def clean(
 
     def work(follow: Any) -> stepe.Run:
         if resume is not None:
-            path = _run_path(resume)
+            path = run_path(resume)
             started.append(path)
             if out is not None and out.resolve() != path.resolve():
                 raise InputError(f"--out {out} is not the run that --resume {resume} names; leave --out away")
@@ -346,7 +348,7 @@ def clean(
         else:
             say("Interrupted before anything was written.")
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    written = _write_cleaned(run, drop=drop, relabel=relabel)
+    written = _write_cleaned(run, mode)
     _show_result(run, written, quiet=quiet, as_json=as_json)
     share = run.summary["flagged"] / run.summary["samples"]
     if fail_above is not None and share > fail_above:
@@ -354,14 +356,13 @@ def clean(
         raise typer.Exit(EXIT_TOO_NOISY)
 
 
-def _write_cleaned(run: stepe.Run, *, drop: bool, relabel: bool) -> Path | None:
+def _write_cleaned(run: stepe.Run, mode: "Mode") -> Path | None:
     """The data again with the suspects marked, removed or corrected; of an experiment, only if it was asked for."""
     from stepe.cleaned import write_cleaned
 
     request = run.config["request"]
-    if not (drop or relabel) and (request.get("noise") is not None or not request.get("held_out_noisy", True)):
-        return None
-    return write_cleaned(run, "drop" if drop else "relabel" if relabel else "mark")
+    experiment = request.get("noise") is not None or not request.get("held_out_noisy", True)
+    return None if experiment and mode == "mark" else write_cleaned(run, mode)
 
 
 def _number_or_auto(text: str | None, option: str, kind: type[Any]) -> Any:
@@ -435,7 +436,7 @@ def _show_result(run: stepe.Run, written: Path | None, *, quiet: bool, as_json: 
 @app.command()
 def report(run: RunArgument = "latest") -> None:
     """Build the report of a run again, and say where it is."""
-    typer.echo(str(stepe.Run(_run_path(run)).report()))
+    typer.echo(str(open_run(run).report()))
 
 
 @app.command()
@@ -447,7 +448,7 @@ def explain(
     """Tell one sample's story: its loss by epoch, when it was dropped and came back, what the model thinks it is."""
     from stepe.story import tell
 
-    story = tell(stepe.Run(_run_path(run)), sample_id)
+    story = tell(open_run(run), sample_id)
     if as_json:
         sample = {key: value.item() if hasattr(value, "item") else value for key, value in story.sample.items()}
         typer.echo(json.dumps({"sample": sample, "epochs": story.entries}, default=str))
@@ -464,7 +465,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summaries as JSON; draw nothing.")] = False,
 ) -> None:
     """Put runs side by side: a table, and their curves over each other."""
-    opened = [stepe.Run(_run_path(run)) for run in runs]
+    opened = [open_run(run) for run in runs]
     if as_json:
         typer.echo(json.dumps([{"run": str(run.path), "summary": run.summary} for run in opened]))
         return
@@ -488,10 +489,3 @@ app.command()(bench)
 app.command()(cleaned)
 app.command()(export)
 app.command()(predict)
-
-
-def _run_path(name: str) -> Path:
-    """A run by path, or the latest one."""
-    from stepe.run import latest_run
-
-    return latest_run() if name == "latest" and not Path(name).exists() else Path(name)

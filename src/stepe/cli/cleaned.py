@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stepe.cli.runs import RunArgument, open_run
 from stepe.errors import InputError
 
 if TYPE_CHECKING:
     from stepe.cleaned import Mode
-    from stepe.run import Run
-
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, or [b]latest[/b].")]
 
 
 def cleaned(
@@ -26,14 +24,11 @@ def cleaned(
     """Write the input again with its suspicious rows marked, left out or relabelled; all else stays as it was."""
     from stepe.cleaned import write_cleaned
 
+    typer.echo(str(write_cleaned(open_run(run), mode_of(drop=drop, relabel=relabel), out=out)))
+
+
+def mode_of(*, drop: bool, relabel: bool) -> "Mode":
+    """What is done with suspicious rows."""
     if drop and relabel:
-        raise InputError("--drop and --relabel exclude each other; give one of the two")
-    mode: Mode = "drop" if drop else "relabel" if relabel else "mark"
-    typer.echo(str(write_cleaned(open_run(run), mode, out=out)))
-
-
-def open_run(name: str) -> "Run":
-    """A run by path, or the latest one."""
-    from stepe.run import Run, latest_run
-
-    return Run(latest_run() if name == "latest" and not Path(name).exists() else name)
+        raise InputError("--drop and --relabel are two ways to treat the same rows; choose one")
+    return "drop" if drop else "relabel" if relabel else "mark"

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from stepe.cli.cleaned import RunArgument, open_run
+from stepe.cli.runs import RunArgument, open_run
 
 
 def export(

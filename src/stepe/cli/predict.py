@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
+from stepe.cli.runs import RunArgument, open_run
 from stepe.errors import InputError
 from stepe.files import replacing
 
 
 def predict(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, or [b]latest[/b].")],
+    run: RunArgument,
     data: Annotated[str, typer.Argument(metavar="DATA", help="Data of the form the run was trained on; no labels.")],
     out: Annotated[
         Path | None, typer.Option(help="CSV file to write; by default standard output.", show_default=False)
@@ -18,12 +19,9 @@ def predict(
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, or auto: the best there is.")] = "auto",
 ) -> None:
     """Predict the labels of further data with the model of a run: id, predicted_label and confidence, as CSV."""
-    from stepe.run import Run, latest_run
-
-    path = latest_run() if run == "latest" and not Path(run).exists() else Path(run)
     if out is not None and not out.parent.is_dir():
         raise InputError(f"there is no folder {out.parent}; make it first, or choose another file for --out")
-    found = Run(path).predict(data, device=device)
+    found = open_run(run).predict(data, device=device)
     if out is None:
         typer.echo(found.to_csv(index=False), nl=False)
         return

@@ -72,7 +72,7 @@ class Layout:
             raise InputError(f"{name} has no columns; leave {' and '.join(given)} out")
 
     @property
-    def kind(self) -> Kind:
+    def inputs_kind(self) -> Kind:
         """Of a table's inputs, by the columns that were named."""
         given = {"text": self.text, "images": self.image, "features": self.features}
         named = [kind for kind, column in given.items() if column]
@@ -223,12 +223,10 @@ def from_frame(
 ) -> Collection:
     """A table, of which named columns are the labels and the inputs."""
     _check_frame(frame, name, layout, labelled=labelled)
-    kind = layout.kind
+    kind = layout.inputs_kind
     labels = _column(frame, layout.label) if labelled else None
     given = ["" if not label.strip() else label for label in labels] if labels else [""] * len(frame)
     ids = _ids(frame, layout, name)
-    if labelled and kind == "table":  # else columns would be compared with labels that are no classes
-        number_labels(given, name)
     if kind == "images":
         assert layout.image is not None
         files = _picture_cells(frame[layout.image], folder, name)
@@ -325,6 +323,7 @@ def _inputs(
     for sentence in told:
         say(sentence)
     if not len(inputs.columns):
+        number_labels(labels, name)  # if they are no classes, that is what to know first
         raise InputError(f"{name} has no column to learn from besides the labels and ids; name one with --text")
     return inputs, list(zip(*(cells(inputs[column]) for column in inputs.columns), strict=True))
 
@@ -363,15 +362,15 @@ def number_labels(labels: Sequence[str], name: str) -> tuple[list[str], npt.NDAr
     n = sum(counts.values())
     if len(classes) < 2:
         raise InputError(f"all labels of {name} are {classes[0]!r}; at least two classes are needed")
-    if len(classes) == n:
-        raise InputError(
-            f"all {n} labels of {name} are different: that is an id, not a class; choose another column for --label"
-        )
     if len(classes) > MEASURED and all(_is_number(label) for label in classes) and any("." in c for c in classes):
         some = ", ".join(classes[:3])
         raise InputError(
             f"the labels of {name} look like measurements ({some}, ...), not classes; sort them into a few bins first, "
             "for example with pandas.cut"
+        )
+    if len(classes) == n:
+        raise InputError(
+            f"all {n} labels of {name} are different: that is an id, not a class; choose another column for --label"
         )
     number = {label: i for i, label in enumerate(classes)}
     return classes, np.array([number.get(label, -1) for label in labels], dtype=np.int64)

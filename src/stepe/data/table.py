@@ -242,8 +242,10 @@ def without_ids_and_leaks(table: "pd.DataFrame", labels: Sequence[str]) -> tuple
 
 
 def _one_to_one(texts: Sequence[str], labels: Sequence[str]) -> bool:
-    pairs = {(text, label) for text, label in zip(texts, labels, strict=True) if label}
-    return len(pairs) == len({text for text, _ in pairs}) == len({label for _, label in pairs}) > 1
+    there = [(text, label) for text, label in zip(texts, labels, strict=True) if label]
+    pairs = set(there)
+    # Where no label comes twice, every column of different values would do.
+    return len(there) > len(pairs) == len({text for text, _ in pairs}) == len({label for _, label in pairs}) > 1
 
 
 def _is_id(name: str, values: "pd.Series[Any]", texts: Sequence[str]) -> bool:

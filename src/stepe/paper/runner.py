@@ -89,9 +89,10 @@ def gather(cells: Sequence[Cell], out: Path) -> list[Path]:
         if found:
             target = out / f"{file}.json"
             earlier = json.loads(target.read_text(encoding="utf-8"))["runs"] if target.exists() else []
+            newest = max(found, key=lambda each: each["environment"]["time"])
             kept = [run for run in earlier if run["epochs"] == found[-1]["run"]["epochs"]]
             runs = {_identity(run): run for run in kept + [each["run"] for each in found]}
-            result = {"runs": sorted(runs.values(), key=_in_table), "environment": found[-1]["environment"]}
+            result = {"runs": sorted(runs.values(), key=_in_table), "environment": newest["environment"]}
             write_text(target, json.dumps(result, indent=1) + "\n")
             written.append(target)
     return written

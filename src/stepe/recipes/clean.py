@@ -61,6 +61,15 @@ class Preset:
     epochs: int = 60
     optimizer: Literal["sgd", "adamw"] = "sgd"
 
+    def optimizer_options(self, device: torch.device) -> dict[str, Any]:
+        """For :func:`stepe.fit`."""
+        if self.optimizer == "sgd":
+            return {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}
+        # Fused, an update of a large embedding takes a fraction of the time.
+        fused = device.type in ("cpu", "cuda")
+        made = partial(torch.optim.AdamW, lr=self.learning_rate, weight_decay=self.weight_decay, fused=fused)
+        return {"optimizer": made}
+
 
 def training_for(kind: Kind, n: int, *, pretrained: bool = False) -> Preset:
     """How a network for a kind of data is trained: the more samples, the fewer epochs.
@@ -83,9 +92,9 @@ def training_for(kind: Kind, n: int, *, pretrained: bool = False) -> Preset:
     return replace(preset, learning_rate=0.05) if kind == "features" else preset
 
 
-@dataclass(frozen=True)
-class Request:
-    """What was asked for; kept in ``config.json``, and all that is needed to resume."""
+@dataclass(frozen=True, kw_only=True)
+class Request(Layout):
+    """What was asked for, the data's layout included; kept in ``config.json``, and all that is needed to resume."""
 
     name: str
     """what to call the data"""
@@ -105,19 +114,6 @@ class Request:
     probe: str = "in-sample"
     kind: Kind = "features"
     """of data: images, text, table or features"""
-    label: str | None = None
-    text: str | None = None
-    image: str | None = None
-    features: tuple[str, ...] | None = None
-    id: str | None = None
-    trusted: str | None = None
-    group: str | None = None
-    split_by: str | None = None
-    holdout: float = HOLD_OUT
-    test: str | None = None
-    encoding: str = "utf-8"
-    image_size: int | None = None
-    model: str | None = None
     held_out_noisy: bool = True
     """whether the held-out labels, too, can be wrong"""
     duplicates: int = 0
@@ -128,11 +124,6 @@ class Request:
         """From its JSON."""
         lists = {name: tuple(value) for name, value in saved.items() if isinstance(value, list)}
         return cls(**(saved | lists))
-
-    @property
-    def layout(self) -> Layout:
-        """Where things lie in the data."""
-        return Layout(**{option.name: getattr(self, option.name) for option in fields(Layout)})
 
     def options(self, method: str) -> dict[str, Any]:
         """The options a method understands."""
@@ -312,7 +303,7 @@ def resume(
             "Resume it as it was, or start a new run in another folder"
         )
     folder = None if request.data_dir is None else Path(request.data_dir)
-    source = open_source(saved["data"], say, folder, request.layout, find_device(request.device))
+    source = open_source(saved["data"], say, folder, request, find_device(request.device))
     source = _prepare(source, request.noise, request.seed)
     return _carry_out(request, source, path, resume=True, say=say, follow=follow)
 
@@ -386,7 +377,7 @@ def _carry_out(
 ) -> Run:
     device = find_device(request.device)
     preset = _preset(source, request.model)
-    description = _describe_network(source, preset, device, request.model)
+    description = describe_network(source, preset, device, request.model)
     preprocessing = {"kind": source.kind, "encoder": write_encoder(source.encoder), "model": description}
     if source.kind == "images" and device.type == "cpu":
         _say_how_long(request, source, preset, description, say)
@@ -446,7 +437,7 @@ def _train(
             test=(source.test_x, source.test_labels) if len(source.test_labels) else None,
             truth=source.truth,
             batch_size=preset.batch_size,
-            **_optimizer_options(preset, device),
+            **preset.optimizer_options(device),
             device=device,
             **_image_options(source, device, request.model),
             seed=request.seed,
@@ -465,16 +456,7 @@ def _preset(source: Source, model: str | None) -> Preset:
     return training_for(source.kind, len(source.labels), pretrained=model is not None)
 
 
-def _optimizer_options(preset: Preset, device: torch.device) -> dict[str, Any]:
-    if preset.optimizer == "sgd":
-        return {"learning_rate": preset.learning_rate, "weight_decay": preset.weight_decay}
-    # Fused, an update of a large embedding takes a fraction of the time.
-    fused = device.type in ("cpu", "cuda")
-    rate, decay = preset.learning_rate, preset.weight_decay
-    return {"optimizer": partial(torch.optim.AdamW, lr=rate, weight_decay=decay, fused=fused)}
-
-
-def _describe_network(source: Source, preset: Preset, device: torch.device, model: str | None) -> dict[str, Any]:
+def describe_network(source: Source, preset: Preset, device: torch.device, model: str | None) -> dict[str, Any]:
     """The network for a kind of data, as :func:`stepe.models.build.build` makes it."""
     encoder, classes = source.encoder, source.classes
     if model is not None:

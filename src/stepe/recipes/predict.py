@@ -75,7 +75,7 @@ def _load(run: "Run") -> tuple[Encoder, nn.Module]:
 
 def _collect(run: "Run", data: Any, encoder: Encoder, device: torch.device) -> Collection:
     request = run.config["request"]
-    asked = Request.read(request).layout if request else Layout()
+    asked = Request.read(request) if request else Layout()
     size = encoder.size if isinstance(encoder, ImageEncoder) else None
     layout = Layout(
         text=asked.text,
