@@ -82,6 +82,23 @@ def test_a_method_that_drops_nothing_says_so(plain_run: Run) -> None:
     assert "chart-accuracy" in page.ids
 
 
+@pytest.mark.parametrize(
+    ("rate", "headline", "cautious"),
+    [
+        ({"rate": 0.0, "low": 0.0, "high": 1.0}, "Too little was learned to say which of the 1,438 labels look", False),
+        ({"rate": 0.0, "low": 0.0, "high": 0.02}, "None of the 1,438 labels looks wrong.", True),
+    ],
+)
+def test_an_estimate_decides_what_no_flags_mean(rate, headline, cautious, plain_run, tmp_path: Path) -> None:
+    path = copied(plain_run, tmp_path / "run")
+    summary = json.loads((path / "summary.json").read_text())
+    (path / "summary.json").write_text(json.dumps(summary | {"noise_rate": rate}))
+    page = render(Run(path))
+    assert headline in page
+    assert ("own mistakes can pass for wrong labels" in page) == cautious
+    assert "drops nothing" not in page
+
+
 def test_one_label_looks_and_none_looks(digits_run: Run, tmp_path: Path) -> None:
     path = copied(digits_run, tmp_path / "run")
     for flagged, said in (

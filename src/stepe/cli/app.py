@@ -423,7 +423,7 @@ def _show_result(run: stepe.Run, written: Path | None, *, quiet: bool, as_json: 
     if run.summary["flagged"]:
         console.print()
         console.print(suspects(run.issues))
-    elif run.summary["dropped"] == 0:
+    elif run.summary["dropped"] == 0 and "noise_rate" not in run.summary:
         console.print(f"\n{run.method} drops nothing, so it flags nothing.", highlight=False)
     console.print()
     if "noise_rate" in run.summary:

@@ -22,7 +22,7 @@ from PIL import Image
 
 from stepe.files import write_text
 from stepe.methods import METHODS
-from stepe.noise_rate import stated_rate
+from stepe.noise_rate import Estimate, stated_rate
 from stepe.report import figures
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def render(run: "Run") -> str:
         method=run.method,
         headline=headline(run),
         findings=findings(run, others),
-        drops=figures.drops(run),
+        looks_for_suspects=figures.drops(run) or "noise_rate" in run.summary,
         truth_known="noise" in run.summary,
         facts=facts(run),
         comparison=comparison([run, *others]) if others else None,
@@ -172,9 +172,12 @@ def headline(run: "Run") -> str:
     The share is of the training labels: held-out ones are never flagged.
     """
     flagged, n = run.summary["flagged"], run.summary["samples"]
-    if not figures.drops(run):
+    if rate := run.summary.get("noise_rate"):
+        if Estimate(**rate).is_unknown:
+            return f"Too little was learned to say which of the {n:,} labels look wrong."
+    elif not figures.drops(run):
         return f"{_capital(run.method)} drops nothing, so it does not say which of the {n:,} labels look wrong."
-    if not run.summary["dropped"]:
+    elif not run.summary["dropped"]:
         return f"{_capital(run.method)} ends with all {n:,} labels kept, so it does not say which look wrong."
     if not flagged:
         return f"None of the {n:,} labels looks wrong."
@@ -214,7 +217,9 @@ def _estimated(run: "Run") -> list[str]:
     """What the run found out about the data and about itself, without clean labels."""
     found = []
     if "noise_rate" in run.summary:
-        found.append(f"{stated_rate(run.summary['noise_rate'])} A model's own mistakes can pass for wrong labels.")
+        rate = run.summary["noise_rate"]
+        caution = "" if Estimate(**rate).is_unknown else " A model's own mistakes can pass for wrong labels."
+        found.append(stated_rate(rate) + caution)
     probe = run.summary.get("probe", {})
     if (seen := probe.get("contradicted")) and probe["chosen"]:
         found.append(
