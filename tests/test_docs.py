@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from stepe.bench import markdown
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -26,13 +28,21 @@ def test_links_lead_somewhere(document):
             assert (document.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("name", ["main", "noise", "per-seed", "cifar10n", "cifar10n-more", "sensitivity", "claims"])
+@pytest.mark.parametrize(
+    "name", ["main", "noise", "per-seed", "cifar10n", "cifar10n-more", "cifar-stem", "sensitivity", "claims"]
+)
 def test_the_reproduction_shows_the_papers_tables_as_written(name):
     table = (ROOT / "results" / "paper" / "tables" / f"{name}.md").read_text(encoding="utf-8").strip()
     assert table in (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
 
 
-def test_the_readme_shows_the_papers_main_table_as_written():
-    lines = (ROOT / "results" / "paper" / "tables" / "main.md").read_text(encoding="utf-8").splitlines()
+@pytest.mark.parametrize("name", ["main", "cifar-stem"])
+def test_the_readme_shows_the_papers_backbone_and_the_usual_one_as_written(name):
+    lines = (ROOT / "results" / "paper" / "tables" / f"{name}.md").read_text(encoding="utf-8").splitlines()
     table = "\n".join(line for line in lines if line.startswith("|"))
     assert table in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_ladder_of_speeds_is_the_measured_one():
+    rows = json.loads((ROOT / "results" / "bench.json").read_text(encoding="utf-8"))["rows"]
+    assert markdown(rows) in (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")

@@ -83,6 +83,29 @@ def measure(setting: Setting, show: Callable[[Speed], None] = lambda speed: None
     }
 
 
+COLUMNS = ("stem", "engine", "runs", "ms/step", "s/epoch", "probe s", "TFLOP/s", "of floor")
+
+
+def cells(speed: Speed) -> list[str]:
+    """A row under ``COLUMNS``."""
+    return [
+        speed.stem,
+        speed.engine,
+        str(speed.fleet),
+        f"{speed.ms_per_step:.3f}",
+        f"{speed.seconds_per_epoch:.3f}",
+        "-" if speed.probe_seconds is None else f"{speed.probe_seconds:.3f}",
+        f"{speed.tflops:.1f}",
+        f"{speed.share_of_floor:.1%}",
+    ]
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """Rows of a result file as the table that documents show."""
+    lines = [COLUMNS, ["---", "---", *["--:"] * (len(COLUMNS) - 2)], *(cells(Speed(**row)) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 def _measure_one(setting: Setting, stem: Stem, engine: str, fleet: int, peak: float) -> Speed:
     data = _pictures(setting)
     clocks = [_Clock() for _ in range(fleet)]

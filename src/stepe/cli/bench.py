@@ -56,22 +56,15 @@ def bench(
 
 
 def _table(speeds: "list[Speed]") -> Table:
+    from stepe.bench import COLUMNS, cells
+
     table = Table(title="ResNet-18 on 32 x 32 pictures", title_justify="left", title_style="bold")
-    for column in ("stem", "engine"):
+    for column in COLUMNS[:2]:
         table.add_column(column, min_width=8)
-    for column in ("runs", "ms/step", "s/epoch", "probe s", "TFLOP/s", "of floor"):
+    for column in COLUMNS[2:]:
         table.add_column(column, justify="right")
     for speed in speeds:
-        table.add_row(
-            speed.stem,
-            speed.engine,
-            str(speed.fleet),
-            f"{speed.ms_per_step:.3f}",
-            f"{speed.seconds_per_epoch:.3f}",
-            "-" if speed.probe_seconds is None else f"{speed.probe_seconds:.3f}",
-            f"{speed.tflops:.1f}",
-            f"{speed.share_of_floor:.1%}",
-        )
+        table.add_row(*cells(speed))
     return table
 
 
