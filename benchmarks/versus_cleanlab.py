@@ -23,6 +23,7 @@ from torch import Tensor
 from stepe.data.source import Source
 from stepe.issues import flags
 from stepe.metrics import auroc, detection
+from stepe.posterior import probability_right
 from stepe.recipes.clean import Preset
 
 try:
@@ -41,8 +42,10 @@ SETTINGS = [*((data, "own") for data in SOURCES), ("digits", "batchnorm")]
 def by_stepe(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:
     result = case.train(source.x, source.labels, seed, preset, rho_max="auto", probe="auto")
     found = {"probe": result.summary["probe"]["reach"], "noise_rate": result.summary["noise_rate"]["rate"]}
-    flagged = flags(result.ledger, source.labels, result.training.method.most_flagged(result.ledger))
-    return 1 - result.ledger["trust"].double(), flagged, found
+    noise = result.training.method.noise(result.ledger)
+    assert noise is not None
+    suspicion = 1 - probability_right(result.ledger["guess"], source.labels, noise).double()
+    return suspicion, flags(result.ledger, source.labels, noise), found
 
 
 def by_cleanlab(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:

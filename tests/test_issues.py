@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from stepe.issues import COLUMNS, Names, flags, held_out_table, training_table
 from stepe.ledger import Ledger, Observation
+from stepe.noise_rate import Estimate
 
 NAN = math.nan
 
@@ -71,14 +72,34 @@ def test_a_model_undecided_between_two_classes_does_not_speak_against_the_label(
     assert flags(judged(margin=[0.0], dropped=[True]), torch.zeros(1, dtype=torch.int64)).tolist() == [False]
 
 
-def test_a_running_guess_decides_whether_a_label_is_contradicted():
-    ledger = judged(margin=[-1.0, -1.0, 1.0], dropped=[True, True, True])
+def test_with_a_running_guess_the_least_likely_labels_are_flagged_as_many_as_are_wrong():
+    ledger = judged(margin=[1.0] * 4, dropped=[True, True, True, False])
     ledger.add_column("guess", torch.float16, 0.0, width=2)
-    ledger["guess"] = torch.tensor([[0.2, 0.8], [0.7, 0.3], [0.1, 0.9]])
-    assert flags(ledger, torch.zeros(3, dtype=torch.int64)).tolist() == [True, False, True]
-    ledger["trust"] = torch.tensor([0.2, 0.7, 0.1])
-    assert flags(ledger, torch.zeros(3, dtype=torch.int64), most=1 / 3).tolist() == [False, False, True]
-    assert flags(ledger, torch.zeros(3, dtype=torch.int64), most=0).tolist() == [False, False, False]
+    ledger["guess"] = torch.tensor([[0.2, 0.8], [0.7, 0.3], [0.1, 0.9], [0.0, 1.0]])
+    given = torch.tensor([0, 0, 0, 1])
+    for rate, flagged in (
+        (0.25, [False, False, True, False]),
+        (0.5, [True, False, True, False]),
+        (1.0, [True, True, True, False]),
+        (0.0, [False] * 4),
+    ):
+        assert flags(ledger, given, Estimate(rate, 0, 1)).tolist() == flagged
+
+
+def test_a_sample_without_a_finite_guess_is_the_first_suspect():
+    ledger = judged(margin=[1.0] * 2, dropped=[True, True])
+    ledger.add_column("guess", torch.float16, 0.0, width=2)
+    ledger["guess"] = torch.tensor([[0.1, 0.9], [float("nan")] * 2])
+    assert flags(ledger, torch.zeros(2, dtype=torch.int64), Estimate(0.5, 0, 1)).tolist() == [False, True]
+
+
+def test_a_flagged_label_comes_with_another_one_even_where_the_guess_agrees():
+    ledger = judged(margin=[1.0] * 3, dropped=[True, False, False])
+    ledger.add_column("guess", torch.float16, 0.0, width=3)
+    ledger["guess"] = torch.tensor([[0.5, 0.4, 0.1], [0.9, 0.0, 0.1], [0.1, 0.9, 0.0]])
+    table = table_of(ledger, labels=torch.tensor([0, 0, 1]), class_names=["a", "b", "c"], noise=Estimate(0.3, 0, 1))
+    assert table["flagged"].tolist() == [True, False, False]
+    assert table["suggested_label"] == ["b", "a", "b"]
 
 
 def test_without_logits_the_drop_alone_flags():

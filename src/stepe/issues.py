@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from stepe.ledger import Ledger, Observation
+from stepe.noise_rate import Estimate
+from stepe.posterior import posterior, probability_right
 
 CONTRADICTED = 0.9
 """share of its probes in which a flagged sample was predicted differently from its label"""
@@ -49,20 +51,19 @@ class Names:
         return cls([str(row) for row in range(n)], list(range(n)), split)
 
 
-def flags(ledger: Ledger, labels: Tensor, most: float = 1.0) -> Tensor:
-    """Which samples to advise people to look at: dropped, and contradicted by the model, in the end and before.
+def flags(ledger: Ledger, labels: Tensor, noise: Estimate | None = None) -> Tensor:
+    """Which samples to advise people to look at.
 
-    A hard sample that was dropped is soon contradicted too, for nobody teaches it any more; a wrong label was
-    contradicted all along. Where a running guess is kept, it remembers that, and ``most`` is the largest share of the
-    samples that is flagged, the least trusted first; else the prediction must differ from the label in most probes, not
-    only in the last.
+    Where a running guess is kept: those dropped whose label is least likely to be right, as many as there are wrong
+    ones by ``noise``. Else those dropped that the model contradicts, in the end and before: a hard sample that was
+    dropped is soon contradicted too, for nobody teaches it any more; a wrong label was contradicted all along.
     """
-    if "guess" in ledger.columns:
-        contradicted = ledger["dropped"] & (ledger["guess"].float().argmax(1) != labels.to(ledger.device))
-        order = torch.argsort(torch.where(contradicted, ledger["trust"], torch.inf), stable=True)
-        allowed = torch.zeros_like(contradicted)
-        allowed[order[: round(most * ledger.n)]] = True
-        return contradicted & allowed
+    if noise is not None:
+        right = probability_right(ledger["guess"], labels, noise).nan_to_num(nan=0.0)
+        chosen = torch.zeros_like(ledger["dropped"])
+        order = torch.argsort(torch.where(ledger["dropped"], right, torch.inf), stable=True)
+        chosen[order[: round(noise.rate * ledger.n)]] = True
+        return chosen & ledger["dropped"]
     margin = ledger["margin"]
     often = ledger["times_contradicted"] >= CONTRADICTED * ledger["times_probed"]
     # Without logits there is no prediction to disagree with: the drop alone has to do.
@@ -75,22 +76,25 @@ def training_table(
     class_names: list[str],
     names: Names,
     epochs_after_warmup: int,
-    most_flagged: float = 1.0,
+    noise: Estimate | None = None,
 ) -> dict[str, Any]:
     """One row per training sample, by sample index, in :data:`COLUMNS`; ranks follow the suspicion."""
-    trust = torch.where(torch.isnan(ledger["trust"]), _percentile_trust(ledger["loss"]), ledger["trust"])
-    prediction, confidence = ledger["prediction"], ledger["confidence"]
-    if "guess" in ledger.columns:  # what the flags go by; the last probe alone may say otherwise
-        confidence, prediction = ledger["guess"].float().max(1)
+    trust, prediction, confidence = ledger["trust"], ledger["prediction"], ledger["confidence"]
+    flagged = flags(ledger, labels, noise)
+    if noise is not None:
+        given = labels.to(ledger.device)[:, None]
+        likely = posterior(ledger["guess"], labels, noise)
+        trust = likely.gather(1, given).squeeze(1)
+        # Whoever is pointed to a label wants to know what else it could be.
+        confidence, prediction = torch.where(flagged[:, None], likely.scatter(1, given, 0.0), likely).max(1)
     seen = Observation(
         ledger["loss"],
         prediction=prediction,
         confidence=confidence,
-        given_probability=trust,
+        given_probability=torch.where(torch.isnan(trust), _percentile_trust(ledger["loss"]), trust),
         margin=ledger["margin"],
     )
     dropped_share = (ledger["drop_count"].double() / max(1, epochs_after_warmup)).clamp(max=1)
-    flagged = flags(ledger, labels, most_flagged)
     return _table(seen, labels, class_names, names, ledger["dropped"], flagged, dropped_share)
 
 

@@ -1,5 +1,6 @@
 """From what is known, or can be found out, about the noise to rho_max, the largest fraction ever dropped."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -20,6 +21,12 @@ LEARNED = 0.05
 """a model that explains less than this part of what naming the largest class leaves open knows nothing"""
 HOPELESS = 0.4
 """where so many samples are in doubt, nothing can be said for sure"""
+VAGUE = 0.5
+"""a wider range says nothing"""
+TAIL = 0.7
+"""classes beyond this quantile of the guesses are far from what a model would say"""
+SHORTEST_TAIL = 0.05
+"""of the labels; with less beyond it, as with two classes, the tail says nothing"""
 
 
 def drop_max_from_rate(rate: float) -> float:
@@ -51,6 +58,8 @@ class Estimate:
     rate: float
     low: float
     high: float
+    unrelated: float = 0.0
+    """at least so many labels have nothing to do with their input: wrong at random, or on inputs that show nothing"""
 
     @property
     def is_unknown(self) -> bool:
@@ -84,6 +93,8 @@ def stated_rate(found: dict[str, float]) -> str:
     if Estimate(**found).is_unknown:
         return "The model learned too little to say how many labels are wrong; give it more epochs, or more data."
     span = f"{found['low']:.0%} to {found['high']:.0%}"
+    if found["high"] - found["low"] > VAGUE:
+        return f"How many labels are wrong cannot be told: the model explains too few of them (90% range: {span})."
     return f"About {found['rate']:.0%} of the labels are estimated to be wrong (90% range: {span})."
 
 
@@ -101,11 +112,12 @@ def estimate_rate(
     The confident joint (Northcutt et al., 2021): a label counts as contradicted where another class is as likely as
     it typically is among the samples that carry its name. A model's own mistakes pass for noise, and nothing in the
     labels tells the two apart; the share of samples on which independent models differ (``unsure``, where there are
-    several) does, in part, and is taken off. The range is as wide as the ``doubt``: the largest such share seen, or
-    else the mean probability of all but the most likely class. Guesses that are no better than naming one class for all
-    say nothing: a rate of 0, and a range of everything.
+    several) does, in part, and is taken off. Labels unrelated to their inputs (:func:`unrelated_share`) count in any
+    case. The range is as wide as the ``doubt``: the largest such share seen, or else the mean probability of all but
+    the most likely class. Guesses that are no better than naming one class for all say nothing: a rate of 0, and a
+    range of everything.
     """
-    guess = guess.float().cpu()
+    guess, labels = guess.float().cpu().nan_to_num(), labels.cpu()
     counts = torch.bincount(labels, minlength=guess.shape[1])
     if not has_learned(float((guess.argmax(1) == labels).double().mean()), labels):
         return UNKNOWN
@@ -114,12 +126,34 @@ def estimate_rate(
     rows = joint.sum(1)
     wrong = torch.where(rows > 0, 1 - joint.diagonal() / rows.clamp(min=1), 0.0)
     contradicted = float((wrong * counts).sum() / counts.sum())
-    rate = max(0.0, contradicted - OWN_ERROR * max(0.0, (unsure or 0.0) - CHANCE))
+    unrelated = unrelated_share(guess, labels)
+    rate = max(unrelated, contradicted - OWN_ERROR * max(0.0, (unsure or 0.0) - CHANCE))
     if doubt is None:
         doubt = float(1 - guess.amax(1).mean()) if unsure is None else unsure
     spread = 1.645 * (max(rate * (1 - rate), 1 / len(labels)) / len(labels)) ** 0.5
     low = rate * max(0.0, 1 - doubt / HOPELESS) - spread
-    return Estimate(rate, max(0.0, low), min(1.0, contradicted + doubt / 4 + spread))
+    return Estimate(rate, max(0.0, low), min(1.0, max(rate, contradicted) + doubt / 4 + spread), unrelated)
+
+
+def unrelated_share(guess: Tensor, labels: Tensor) -> float:
+    """At least so many labels are wrong without any relation to their input; a standard error is taken off.
+
+    A right label that a model does not guess is still among the likely ones; one that fell anywhere is as often far
+    down. So the labels far down tell how many fell anywhere, as large p-values tell how many hypotheses are true
+    (Storey, 2002). The two most likely classes are never far down.
+    """
+    n, classes = guess.shape
+    used = torch.bincount(labels, minlength=classes) / n
+    order = torch.argsort(guess, dim=1, descending=True, stable=True)
+    use = used[order]
+    far = use.cumsum(1) - use / 2 > TAIL
+    far[:, :2] = False
+    by_chance = float(((use * far).sum(1) / use[:, 1:].sum(1).clamp(min=1 / n)).mean())
+    if by_chance < SHORTEST_TAIL:
+        return 0.0
+    seen = float((far & (order == labels[:, None])).any(1).double().mean())
+    error = math.sqrt(max(seen, 1 / n) / n)
+    return max(0.0, seen - error) / by_chance
 
 
 def confident_joint(guess: Tensor, labels: Tensor) -> Tensor:

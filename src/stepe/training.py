@@ -120,7 +120,7 @@ def summarise(training: Training, truth: Truth | None) -> dict[str, Any]:
     """The run in a few numbers. The last epoch counts; the best test accuracy stands beside it, named as such."""
     history, ledger = training.history, training.ledger
     dropped = ledger["dropped"]
-    flagged = flags(ledger, training.task.labels, training.method.most_flagged(ledger))
+    flagged = flags(ledger, training.task.labels, training.method.noise(ledger))
     seconds = sum(row["seconds"] for row in history)
     summary: dict[str, Any] = {
         "method": training.method.name,

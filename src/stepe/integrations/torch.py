@@ -168,9 +168,9 @@ class StepE:
         if not int(self.ledger["times_probed"].max()):
             raise RunError("nothing has been probed yet; run your loop over cleaner.epochs(model) first")
         after_warmup = self.task.epochs - self.method.warmup_epochs
-        most = self.method.most_flagged(self.ledger)
+        noise = self.method.noise(self.ledger)
         table = pd.DataFrame(
-            training_table(self.ledger, self.task.labels, self._class_names, self._names, after_warmup, most)
+            training_table(self.ledger, self.task.labels, self._class_names, self._names, after_warmup, noise)
         )
         return table[table["flagged"]].sort_values("rank").reset_index(drop=True)
 

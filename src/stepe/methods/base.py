@@ -18,6 +18,7 @@ from torch import Tensor
 
 from stepe.errors import InputError
 from stepe.ledger import Ledger, Observation
+from stepe.noise_rate import Estimate
 from stepe.plan import Plan
 from stepe.probe import check_losses
 from stepe.schedule import default_warmup
@@ -119,9 +120,9 @@ class Method(ABC):
         """Turn a batch into a scalar. Must not read values back to the host, so that a CUDA graph can hold it."""
         return batch.mean(self.task.criterion(forward(batch.x), batch.target))
 
-    def most_flagged(self, ledger: Ledger) -> float:
-        """The largest share of the samples that people should be bothered with; more may be dropped."""
-        return 1.0
+    def noise(self, ledger: Ledger) -> Estimate | None:
+        """What is known of the noise, where a running guess is kept: how many labels to point out, and which."""
+        return None
 
     def findings(self, ledger: Ledger) -> dict[str, Any]:
         """What was found out about the data, for the summary, as JSON values."""

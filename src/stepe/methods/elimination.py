@@ -11,8 +11,9 @@ from stepe.automatic import Automatic
 from stepe.errors import InputError
 from stepe.ledger import TRUST_MEMORY, Ledger, Observation
 from stepe.methods.base import Method, Task, View, resolve_warmup
-from stepe.noise_rate import resolve_drop_max
+from stepe.noise_rate import UNKNOWN, Estimate, resolve_drop_max
 from stepe.plan import Plan
+from stepe.posterior import probability_right
 from stepe.schedule import Schedule, check_epochs
 from stepe.selection import Selection, protect, select, soften
 
@@ -95,9 +96,16 @@ class Elimination(Method):
         if epoch >= self.warmup_epochs and self.automatic.finds_rate:
             self._take_drop_max(self.automatic.rate(ledger, self.task.labels).drop_max)
 
-    def most_flagged(self, ledger: Ledger) -> float:
-        """As many as are estimated to be wrong: the margin above that is for the training alone."""
-        return self.automatic.rate(ledger, self.task.labels).rate if self.automatic.finds_rate else 1.0
+    def noise(self, ledger: Ledger) -> Estimate | None:
+        """The known rate, or the estimate: the margin above it is for the training alone."""
+        if not self.needs_probabilities:
+            return None
+        found, known = self.automatic.rate(ledger, self.task.labels), self.task.noise_rate
+        if self.automatic.finds_rate:
+            return found
+        if known is not None:
+            return Estimate(known, known, known, min(known, found.unrelated))
+        return None if found.is_unknown else found
 
     def findings(self, ledger: Ledger) -> dict[str, Any]:
         """The noise rate, where it was found out, and what was done about it."""
@@ -114,9 +122,8 @@ class Elimination(Method):
         """What the selection ranks by."""
         if not self.uses_guess:
             return ledger["score"]
-        guess = ledger["guess"].float()
-        given = guess.gather(1, self.task.labels.to(guess.device)[:, None]).squeeze(1)
-        return -given.clamp(min=torch.finfo(torch.float32).tiny).log()
+        right = probability_right(ledger["guess"], self.task.labels, self.noise(ledger) or UNKNOWN)
+        return -right.clamp(min=torch.finfo(torch.float32).tiny).log()
 
     def select(self, drop_fraction: float, ledger: Ledger) -> Selection:
         """The selection rule on the scores, with the group floor if one is set."""

@@ -1,0 +1,48 @@
+"""What class a sample is of, from a guess by its input and a label that may be wrong.
+
+Labels go wrong in patterns: a wrong *lynx* was a cat, hardly ever a truck. A guess alone does not know that; by Bayes'
+rule on the guess and on how labels were seen to go wrong, a label that is hard to guess is told from one that is wrong.
+"""
+
+import torch
+from torch import Tensor
+
+from stepe.noise_rate import Estimate, confident_joint
+
+SMALLEST = 1e-6
+"""added to every probability of a guess: in half precision, small ones are 0"""
+
+
+def posterior(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:
+    """P(class | input, label), n x classes; the guess's own rows where nothing speaks against the labels.
+
+    >>> guess = torch.tensor([[0.6, 0.4], [0.6, 0.4], [0.6, 0.4], [0.1, 0.9]])
+    >>> posterior(guess, torch.tensor([0, 0, 0, 1]), Estimate(0.1, 0.0, 0.2)).argmax(1)
+    tensor([0, 0, 0, 1])
+    """
+    labels = labels.to(guess.device)
+    likelihood = label_given_class(guess, labels, noise)
+    weighted = (guess.float() + SMALLEST) * likelihood[labels]
+    return weighted / weighted.sum(1, keepdim=True)
+
+
+def probability_right(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:
+    """P(the label is right | input, label), one per sample."""
+    return posterior(guess, labels, noise).gather(1, labels.to(guess.device)[:, None]).squeeze(1)
+
+
+def label_given_class(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:
+    """P(label i | class j), at [i, j].
+
+    Of the wrong labels, the unrelated ones fall anywhere, as often as a label is used; the others follow the confident
+    joint. One more sample a class of the first kind, so that nothing is impossible.
+    """
+    classes = guess.shape[1]
+    used = torch.bincount(labels, minlength=classes).float()
+    anywhere = torch.outer(used, used).fill_diagonal_(0)
+    wrong = anywhere * ((noise.unrelated * len(labels) + classes) / anywhere.sum().clamp(min=1))
+    pattern = confident_joint(guess.float(), labels).fill_diagonal_(0)
+    related = max(0.0, noise.rate - noise.unrelated) * len(labels)
+    wrong += pattern * (related / pattern.sum().clamp(min=1))
+    joint = wrong + torch.diag((used - wrong.sum(1)).clamp(min=1))
+    return joint / joint.sum(0, keepdim=True)
