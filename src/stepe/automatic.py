@@ -62,9 +62,7 @@ class Automatic:
             self.is_new = False
             if self.unsure is not None:
                 self.doubt = max(self.unsure, self.doubt or 0.0)
-            # A model that judges its own samples has nobody to differ with: what was seen before has to do.
-            unsure = self.doubt if self.unsure is None else self.unsure
-            self.estimate = estimate_rate(ledger["guess"], labels, unsure=unsure, doubt=self.doubt)
+            self.estimate = estimate_rate(ledger["guess"], labels, unsure=self.unsure, doubt=self.doubt)
         return self.estimate
 
     def state_dict(self) -> dict[str, Any]:
