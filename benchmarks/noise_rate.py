@@ -2,19 +2,21 @@
 
 Each row: `rho_max="auto", warmup="auto", probe="auto"` on data with planted noise, beside the same with the known rate;
 on clean labels, beside plain training. A fifth of the samples, their labels untouched, is held out for the accuracy.
+Where there is a GPU, also CIFAR-N with its human noise, as `stepe clean` trains it; its test set is clean.
 A row is written as soon as it is there, and an interrupted grid goes on where it stopped.
 
     STEPE_DATA=DATA python benchmarks/noise_rate.py [--seeds 10] [--first-seed 0] [--processes 2] [--only digits]
 """
 
 import statistics
-import time
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 from planted import SOURCES, Key, Row, grid_keys, grid_options, load, measure_grid
 
+import stepe
 from stepe.randomness import Stream
 
 NOISES = (
@@ -22,11 +24,31 @@ NOISES = (
     *(f"symmetric:{rate}" for rate in (0.1, 0.2, 0.4, 0.6)),
     *(f"{kind}:{rate}" for kind in ("asymmetric", "instance") for rate in (0.2, 0.4)),
 )
+HUMAN = ("cifar10n:aggre", "cifar10n:rand1", "cifar10n:worst", "cifar100n")
 HOLD_OUT = 0.2
 
 
 def measure(key: Key) -> Row:
     torch.set_num_threads(1)
+    return measure_human(key) if key[0] in HUMAN else measure_planted(key)
+
+
+def measure_human(key: Key) -> Row:
+    data, _, seed = key
+    with tempfile.TemporaryDirectory() as folder:
+
+        def train(name: str, **options: Any) -> Row:
+            run = stepe.clean(
+                data, seed=seed, device="cuda", probe="auto", compare=False, out=Path(folder, name), **options
+            )
+            return run.summary
+
+        found = train("auto", rho_max="auto", warmup="auto")
+        known = train("known")
+    return row_of(key, found["noise"]["noisy"] / found["samples"], found, known)
+
+
+def measure_planted(key: Key) -> Row:
     name, noise, seed = key
     case = load(name)
     source = case.plant(noise, seed)
@@ -39,10 +61,13 @@ def measure(key: Key) -> Row:
     def train(**options: Any) -> Row:
         return case.train(source.x[rest], source.labels[rest], seed, test=test, **options).summary
 
-    started = time.perf_counter()
     found = train(rho_max="auto", warmup="auto", probe="auto")
-    seconds = time.perf_counter() - started
     known = train(method="plain") if noise == "none" else train(noise_rate=rate, probe="auto")
+    return row_of(key, rate, found, known)
+
+
+def row_of(key: Key, rate: float, found: Row, known: Row) -> Row:
+    name, noise, seed = key
     estimate = found["noise_rate"]
     return {
         "data": name,
@@ -52,13 +77,14 @@ def measure(key: Key) -> Row:
         "estimate": estimate["rate"],
         "low": estimate["low"],
         "high": estimate["high"],
+        "unrelated": estimate["unrelated"],
         "dropped": found["dropped"] / found["samples"],
         "flagged": found["flagged"] / found["samples"],
         "accuracy_auto": found["test_accuracy"],
         "accuracy_known": known["test_accuracy"],
         "probe": found["probe"]["reach"],
         "warmup": found["warmup"],
-        "seconds": seconds,
+        "seconds": found["seconds"],
     }
 
 
@@ -99,7 +125,8 @@ def _mean(rows: list[Row], name: str) -> float:
 
 def main() -> None:
     arguments = grid_options(__doc__, Path("results/noise-rate.json")).parse_args()
-    keys = grid_keys(arguments, [(data, noise) for data in SOURCES for noise in NOISES])
+    human = [(data, "human") for data in HUMAN] if torch.cuda.is_available() else []
+    keys = grid_keys(arguments, [*((data, noise) for data in SOURCES for noise in NOISES), *human])
     print(table(measure_grid(arguments, keys, measure, key_of)))
 
 

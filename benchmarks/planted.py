@@ -102,6 +102,11 @@ SOURCES: dict[str, tuple[Callable[[], Source], int]] = {
 """data -> where it comes from, how many seeds it has"""
 
 
+def seeds_of(data: str) -> int:
+    """How many seeds data has; noise that is part of the data has one."""
+    return SOURCES[data][1] if data in SOURCES else 1
+
+
 @lru_cache(maxsize=1)
 def load(data: str, model: str = "own") -> Case:
     """Data with the network that `stepe clean` would choose, or with one that memorises."""
@@ -131,7 +136,7 @@ def grid_keys(arguments: argparse.Namespace, settings: list[Key]) -> list[Key]:
         (*setting, arguments.first_seed + seed)
         for seed in range(arguments.seeds)
         for setting in settings
-        if seed < SOURCES[setting[0]][1]
+        if seed < seeds_of(setting[0])
     ]
     chosen = [key for key in keys if all(any(part.startswith(word) for part in key[:-1]) for word in arguments.only)]
     if any(key[0] in ("text", "table") for key in chosen) and not packages_path().exists():
