@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from stepe import InputError, Run, RunError
+from stepe.exhibits import Exhibit, encoded, write_exhibits
 from stepe.export import export
 
 CLASSES = ['<b> & "c"', "NA"]
@@ -44,7 +45,11 @@ def make_run(tmp_path):
             }
         ).to_parquet(folder / "samples.parquet", index=False)
         if pictures:
-            np.savez(folder / "pictures.npz", row=[0, 2], image=np.arange(8, dtype=np.uint8).reshape(2, 2, 2))
+            images = np.arange(8, dtype=np.uint8).reshape(2, 2, 2)
+            shown = [
+                Exhibit(row, picture=encoded(Image.fromarray(image))) for row, image in zip((0, 2), images, strict=True)
+            ]
+            write_exhibits(folder, shown)
         (folder / "summary.json").write_text("{}")
         return Run(folder)
 

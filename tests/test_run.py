@@ -17,6 +17,7 @@ from torch import nn
 
 import stepe
 from stepe import InputError, Run, RunError
+from stepe.exhibits import Exhibit
 from stepe.files import TEMPORARY
 from stepe.issues import COLUMNS, Names
 from stepe.run import About, RunFolder, latest_run, new_run_path
@@ -163,15 +164,31 @@ def test_held_out_samples_stand_below_the_training_samples(train, tmp_path, blob
     assert samples["id"].tolist()[:2] == ["row 0", "row 1"]
 
 
-def test_pictures_of_the_suspects_are_stored_by_row(train, tmp_path):
-    def pictures(index: torch.Tensor) -> np.ndarray:
-        return index.to(torch.uint8).reshape(-1, 1, 1).expand(-1, 2, 2).numpy()
+def test_suspects_and_examples_are_stored_as_people_see_them(train, tmp_path):
+    def exhibits(index: list[int]) -> list[Exhibit]:
+        return [Exhibit(1000 + i, text=f"sample {i}") for i in index]
 
-    names = Names([str(i) for i in range(97)], [1000 + i for i in range(97)])
-    train(RunFolder(tmp_path / "run", About(names=names, pictures=pictures)))
+    names = Names([str(i) for i in range(97)], [1000 + i for i in range(97)], groups=["g"] * 97)
+    train(RunFolder(tmp_path / "run", About(names=names, exhibits=exhibits)))
     run = Run(tmp_path / "run")
-    assert sorted(run.pictures) == sorted(run.issues["row"])
-    assert all((picture == row - 1000).all() for row, picture in run.pictures.items())
+    assert all(exhibit.text == f"sample {row - 1000}" for row, exhibit in run.exhibits.items())
+    assert set(run.issues["row"]) <= set(run.exhibits)
+    by_row = run.samples.set_index("row")
+    for name in run.class_names:
+        rows = run.examples(name)
+        assert rows
+        assert set(rows) <= set(run.exhibits)
+        assert (by_row.loc[rows, "given_label"] == name).all()
+        assert not by_row.loc[rows, "dropped"].any()
+        others = by_row[(by_row["given_label"] == name) & ~by_row["dropped"]].drop(index=rows)
+        assert by_row.loc[rows, "suspicion"].max() <= others["suspicion"].min()
+    assert set(run.samples["group"]) == {"g"}
+    assert "group" not in (run.path / "issues.csv").read_text().partition("\n")[0]
+
+
+def test_an_unknown_class_has_no_examples(train, tmp_path):
+    train(RunFolder(tmp_path / "run"))
+    assert Run(tmp_path / "run").examples("nobody") == []
 
 
 def test_the_summary_comes_last(train, tmp_path, monkeypatch):
@@ -422,7 +439,7 @@ def test_a_run_opens_by_path(train, tmp_path):
     assert run.method == "step-e"
     assert run.class_names == ["0", "1", "2"]
     assert repr(run) == f"Run({str(tmp_path / 'run')!r})"
-    assert run.pictures == {}
+    assert run.exhibits == {}
     assert run.others == []
 
 

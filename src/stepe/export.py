@@ -1,7 +1,6 @@
 """Suspects for other people's tools: tasks for Label Studio, samples for FiftyOne. Neither has to be installed."""
 
 import base64
-import io
 import json
 import math
 import os
@@ -10,9 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
-
-import numpy as np
-import numpy.typing as npt
 
 from stepe.cleaned import (
     DELIMITERS,
@@ -28,6 +24,7 @@ from stepe.cleaned import (
     whole_lines,
 )
 from stepe.errors import InputError, RunError
+from stepe.exhibits import media_type
 from stepe.files import replacing, reporting, write_text
 from stepe.run import Run
 
@@ -78,10 +75,9 @@ def export(
 
 
 def _contents(run: Run, samples: "pd.DataFrame") -> list[Item]:
-    """Each sample as what a person can look at: ``image`` (a file or an array), ``text``, or ``row``."""
+    """Each sample as what a person can look at: ``image`` (a file or its content), ``text``, or ``row``."""
     request = run.config["request"]
     source = find_source(run)
-    kind = request.get("kind")
     if source is not None and source.path.is_dir():
         return [{"image": _file(source.path, name)} for name in samples["id"]]
     if source is not None and source.path.suffix.lower() in READERS:
@@ -91,10 +87,8 @@ def _contents(run: Run, samples: "pd.DataFrame") -> list[Item]:
         if column := request.get("text"):
             return [{"text": str(row[column])} for row in rows]
         return [{"row": {key: value for key, value in row.items() if key != source.label}} for row in rows]
-    pictures = run.pictures
-    if pictures and kind not in ("text", "table"):
-        return [{"image": pictures[row]} if row in pictures else {} for row in samples["row"].tolist()]
-    return [{} for _ in range(len(samples))]
+    pictures = {row: exhibit.picture for row, exhibit in run.exhibits.items() if exhibit.picture is not None}
+    return [{"image": pictures[row]} if row in pictures else {} for row in samples["row"].tolist()]
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -158,14 +152,6 @@ READERS: dict[str, Callable[[Source], Iterator[Item]]] = {
 }
 
 
-def _png(picture: npt.NDArray[np.uint8]) -> bytes:
-    from PIL import Image
-
-    written = io.BytesIO()
-    Image.fromarray(picture).save(written, format="png")
-    return written.getvalue()
-
-
 def _items(samples: "pd.DataFrame") -> list[Item]:
     return [{str(key): value for key, value in sample.items()} for sample in samples.to_dict("records")]
 
@@ -224,7 +210,7 @@ def _shown(kind: str, content: Item, sample: Item, folder: Path | None) -> Any:
     if isinstance(image, Path):
         assert folder is not None
         return f"/data/local-files/?d={quote(image.relative_to(folder.parent).as_posix())}"
-    return f"data:image/png;base64,{base64.b64encode(_png(image)).decode()}"
+    return f"data:{media_type(image)};base64,{base64.b64encode(image).decode()}"
 
 
 def _predictions(run: Run, sample: Item) -> list[Item]:
@@ -285,12 +271,12 @@ def _write_fiftyone(run: Run, samples: "pd.DataFrame", target: Path, say: Say) -
     say(f"In Python: fiftyone.Dataset.from_dir({str(target)!r}, fiftyone.types.FiftyOneDataset)")
 
 
-def _store_picture(picture: npt.NDArray[np.uint8], folder: Path, sample: Item) -> Path:
+def _store_picture(picture: bytes, folder: Path, sample: Item) -> Path:
     with reporting(folder):
         folder.mkdir(exist_ok=True)
-    path = folder / f"{sample['row']:08}.png"
+    path = folder / f"{sample['row']:08}.{media_type(picture).removeprefix('image/')}"
     with replacing(path) as temporary:
-        temporary.write_bytes(_png(picture))
+        temporary.write_bytes(picture)
     return path.relative_to(folder.parent)  # the importer looks beside samples.json
 
 

@@ -44,6 +44,8 @@ class Names:
     rows: list[int]
     """position in the source the samples were read from"""
     split: str = "train"
+    groups: list[str] | None = None
+    """what each belongs to, where that was said"""
 
     @classmethod
     def numbered(cls, n: int, split: str = "train") -> "Names":
@@ -78,7 +80,10 @@ def training_table(
     epochs_after_warmup: int,
     noise: Estimate | None = None,
 ) -> dict[str, Any]:
-    """One row per training sample, by sample index, in :data:`COLUMNS`; ranks follow the suspicion."""
+    """One row per training sample, by sample index, in :data:`COLUMNS`; ranks follow the suspicion.
+
+    Where the samples have groups, ``group`` is one more column.
+    """
     trust, prediction, confidence = ledger["trust"], ledger["prediction"], ledger["confidence"]
     flagged = flags(ledger, labels, noise)
     if noise is not None:
@@ -161,6 +166,7 @@ def _table(
             )
         ],
         "status": ["open"] * n,
+        **({} if names.groups is None else {"group": names.groups}),
     }
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -25,8 +24,9 @@ from stepe import checkpoint
 from stepe.data.samples import TensorSamples
 from stepe.environment import describe_environment
 from stepe.errors import InputError, RunError
+from stepe.exhibits import Exhibit, clean_examples, read_exhibits, worth_showing, write_exhibits
 from stepe.files import TEMPORARY, plain, replacing, reporting, sweep, write_text
-from stepe.issues import Names, class_name, held_out_table, training_table
+from stepe.issues import COLUMNS, Names, class_name, held_out_table, training_table
 from stepe.trace import Trace
 from stepe.training import Result, Row, Training
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 RUNS = Path("runs")
-PICTURED = 1000
-"""so many suspects have their picture stored beside the run, so that the report needs nothing else"""
 
 
 @dataclass(frozen=True)
@@ -48,8 +46,10 @@ class About:
     class_names: list[str] | None = None
     names: Names | None = None
     held_out_names: Names | None = None
-    pictures: Callable[[Tensor], npt.NDArray[np.uint8]] | None = None
-    """sample indices -> their pictures (k x height x width, or with channels last), if they have any"""
+    exhibits: Callable[[list[int]], list[Exhibit]] | None = None
+    """indices of training samples -> what people are shown of them"""
+    pictured: bool = False
+    """whether the samples are pictures, of which fewer are stored than of texts"""
     unlabelled: Tensor | None = None
     """samples without a label, which the finished model predicts"""
     unlabelled_names: Names | None = None
@@ -149,19 +149,13 @@ class RunFolder:
         with replacing(self.path / "samples.parquet") as temporary:
             samples.to_parquet(temporary, index=False)
         with replacing(self.path / "issues.csv") as temporary:
-            samples[samples["flagged"]].sort_values("rank").to_csv(temporary, index=False)
-        if self.about.pictures is not None:
-            self._store_pictures(samples)
+            samples.loc[samples["flagged"], list(COLUMNS)].sort_values("rank").to_csv(temporary, index=False)
+        if self.about.exhibits is not None:
+            shown = worth_showing(samples, pictured=self.about.pictured)
+            write_exhibits(self.path, self.about.exhibits(shown))
         self._store_probabilities(training)
         found = {} if self.about.unlabelled is None else {"unlabelled": len(self.about.unlabelled)}
         write_text(self.path / "summary.json", json.dumps(plain(result.summary | found), indent=1))
-
-    def _store_pictures(self, samples: "pd.DataFrame") -> None:
-        assert self.about.pictures is not None
-        flagged = samples[samples["flagged"]].sort_values("rank")[:PICTURED]
-        index = torch.tensor(flagged.index.to_numpy(dtype=np.int64))
-        with replacing(self.path / "pictures.npz") as temporary:
-            np.savez_compressed(temporary, row=flagged["row"].to_numpy(), image=self.about.pictures(index))
 
     def _store_probabilities(self, training: Training) -> None:
         """The running guess, for tools that work on probabilities."""
@@ -299,13 +293,18 @@ class Run:
         return [Run(path) for path in paths if (path / "summary.json").exists()]
 
     @cached_property
-    def pictures(self) -> dict[int, npt.NDArray[np.uint8]]:
-        """Pictures of the top suspects, by row."""
-        path = self.path / "pictures.npz"
-        if not path.exists():
-            return {}
-        with np.load(path, allow_pickle=False) as stored:
-            return dict(zip(stored["row"].tolist(), stored["image"], strict=True))
+    def exhibits(self) -> dict[int, Exhibit]:
+        """What people are shown of the suspects and of clean examples, by row of the training data."""
+        return read_exhibits(self.path)
+
+    @cached_property
+    def _clean_examples(self) -> dict[str, list[int]]:
+        found = clean_examples(self.samples).groupby("given_label", sort=False)["row"]
+        return {str(name): [int(row) for row in rows] for name, rows in found}
+
+    def examples(self, class_name: str) -> list[int]:
+        """Rows of a few training samples of a class whose label can be trusted most, those first."""
+        return self._clean_examples.get(class_name, [])
 
     def trace(self, index: int) -> list[Row]:
         """One training sample's story: loss, prediction and whether it was dropped, an entry an epoch."""

@@ -97,7 +97,6 @@ def test_a_folder_per_class_is_named_by_paths(photos):
     assert found.x.shape == (16, 3, 32, 32)
     assert found.x.dtype == torch.uint8
     assert everything(found)["bleu é/3.png"] == "bleu é"
-    assert found.pictures(torch.tensor([0])).shape == (1, 32, 32, 3)
     assert own(photos, image_size=12).x.shape[-1] == 12
     assert found.mean is not None
 

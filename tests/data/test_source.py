@@ -96,15 +96,6 @@ def test_planting_nothing_makes_all_labels_true():
     assert torch.equal(planted.clean_labels, planted.labels)
 
 
-def test_samples_come_as_pictures():
-    found = digits()
-    pictures = found.pictures(torch.tensor([3, 0]))
-    assert pictures.shape == (2, 8, 8)
-    assert pictures.dtype == np.uint8
-    np.testing.assert_array_equal(pictures[0], np.round(load_digits().images[found.names.rows[3]] / 16 * 255))
-    assert found.pictures(torch.tensor([], dtype=torch.int64)).shape == (0, 8, 8)
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # Arrays
 

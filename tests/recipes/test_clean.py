@@ -102,10 +102,10 @@ def test_digits_become_a_run_with_everything_in_it(tmp_path):
         "checkpoint",
         "compare",
         "config.json",
+        "exhibits.parquet",
         "history.jsonl",
         "issues.csv",
         "model.safetensors",
-        "pictures.npz",
         "preprocessing.json",
         "report.html",
         "samples.parquet",
@@ -115,7 +115,8 @@ def test_digits_become_a_run_with_everything_in_it(tmp_path):
     assert run.method == "step-e"
     assert sorted(other.method for other in run.others) == ["oracle", "plain"]
     assert run.summary["noise"]["noisy"] == round(0.4 * 1438)
-    assert set(run.pictures) == set(run.issues["row"])
+    assert set(run.exhibits) > set(run.issues["row"])
+    assert all(exhibit.picture for exhibit in run.exhibits.values())
     samples = run.samples
     assert len(samples) == 1797
     assert (samples["split"] == "test").sum() == 359
@@ -137,7 +138,7 @@ def test_peoples_own_data_is_left_as_it_is_and_not_compared(file):
     assert run.config["request"]["noise"] is None
     assert run.config["request"]["data"] == str(file)
     assert run.class_names == ["ant", "bee", "cat"]
-    assert run.pictures == {}
+    assert run.exhibits == {}
     given = dict(zip(run.samples["row"], run.samples["given_label"], strict=True))
     labels = np.load(file)["labels"]
     assert all(labels[row] == label for row, label in given.items())

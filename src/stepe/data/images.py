@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,9 @@ import torch
 from torch import Tensor
 
 from stepe.errors import InputError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 OTHERS = frozenset({".tif", ".tiff", ".gif", ".heic", ".heif", ".avif", ".jp2", ".dcm", ".psd", ".svg", ".raw", ".dng"})
@@ -150,10 +154,25 @@ def read_pictures(
     return Pictures(torch.from_numpy(x[: len(kept)]).permute(0, 3, 1, 2).contiguous(), kept, digests, skipped)
 
 
+def thumbnail(picture: Picture, side: int) -> "Image":
+    """A whole picture, its longer side at most so many pixels."""
+    image = _upright(_content(picture), side)
+    image.thumbnail((side, side))
+    return image
+
+
 def _read(picture: Picture, size: int) -> tuple[npt.NDArray[np.uint8], str]:
+    from PIL import Image
+
+    content = _content(picture)
+    image = _upright(content, size).resize((size, size), Image.Resampling.BICUBIC, reducing_gap=2.0)
+    return np.asarray(image), hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _upright(content: bytes, size: int) -> "Image":
+    """A picture in RGB, white where it was transparent; of a large JPEG no more detail than ``size`` needs."""
     from PIL import Image, ImageOps
 
-    content = picture.read_bytes() if isinstance(picture, Path) else picture
     with Image.open(io.BytesIO(content)) as opened:
         limit = Image.MAX_IMAGE_PIXELS
         if limit is not None and opened.width * opened.height > limit:
@@ -167,8 +186,11 @@ def _read(picture: Picture, size: int) -> tuple[npt.NDArray[np.uint8], str]:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(white, image)
-    image = image.convert("RGB").resize((size, size), Image.Resampling.BICUBIC, reducing_gap=2.0)
-    return np.asarray(image), hashlib.blake2b(content, digest_size=16).hexdigest()
+    return image.convert("RGB")
+
+
+def _content(picture: Picture) -> bytes:
+    return picture.read_bytes() if isinstance(picture, Path) else picture
 
 
 def _stream(picture: Picture) -> io.BytesIO | Path:

@@ -26,6 +26,7 @@ from stepe.data.encode import (
     as_text,
     cells,
 )
+from stepe.data.originals import Originals
 from stepe.data.split import HOLD_OUT
 from stepe.errors import InputError
 from stepe.issues import Names
@@ -102,6 +103,8 @@ class Collection:
     together: list[str] | None = None
     skipped: dict[str, str] | None = None
     """inputs that could not be read, and why"""
+    originals: Originals | None = None
+    """what people are shown, by row"""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -116,7 +119,8 @@ class Collection:
 
     def names(self, index: npt.NDArray[np.int64], split: str) -> Names:
         """What some of the samples are called."""
-        return Names([self.ids[i] for i in index], [self.rows[i] for i in index], split)
+        groups = None if self.groups is None else [self.groups[i] for i in index]
+        return Names([self.ids[i] for i in index], [self.rows[i] for i in index], split, groups)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -208,6 +212,7 @@ def _with_pictures(
         keys=read.digests,
         labels=[labels[i] for i in read.kept],
         skipped={ids[i]: why for i, why in read.skipped.items()},
+        originals=Originals.of_pictures(files),
     )
 
 
@@ -234,6 +239,7 @@ def from_frame(
     else:
         inputs, keys = _inputs(frame, kind, layout, given, name, say, labelled=labelled)
         found = Collection(name, kind, inputs, ids, list(range(len(frame))), keys, given)
+        found = replace(found, originals=_originals(frame, found, layout))
     trusted, groups, together = (
         _column(frame, column) if labelled else None for column in (layout.trusted, layout.group, layout.split_by)
     )
@@ -326,6 +332,17 @@ def _inputs(
         number_labels(labels, name)  # if they are no classes, that is what to know first
         raise InputError(f"{name} has no column to learn from besides the labels and ids; name one with --text")
     return inputs, list(zip(*(cells(inputs[column]) for column in inputs.columns), strict=True))
+
+
+def _originals(frame: "pd.DataFrame", found: Collection, layout: Layout) -> Originals | None:
+    """Texts as they are; of other tables every cell that is no label and no feature, learned from or not."""
+    if found.kind == "text":
+        return Originals(texts=found.inputs)
+    hidden = {layout.label, *(column for column in frame.columns if OUR_MARKS.fullmatch(str(column)))}
+    if found.kind == "features":
+        hidden |= set(table.expand_features(frame, layout.features or (), found.name))
+    shown = [column for column in frame.columns if column not in hidden]
+    return Originals(table=frame[shown]) if shown else None
 
 
 def _picture_cells(values: "pd.Series[Any]", folder: Path | None, name: str) -> list[images.Picture]:

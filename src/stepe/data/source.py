@@ -13,6 +13,7 @@ from torch import Tensor
 from stepe.data import arrays, cifar_n
 from stepe.data.encode import Encoder, FeatureEncoder, ImageEncoder, Kind
 from stepe.data.noise import Noise, Planted
+from stepe.data.originals import Originals
 from stepe.data.own import (
     Collection,
     Layout,
@@ -29,6 +30,7 @@ from stepe.data.own import (
 from stepe.data.split import hold_out
 from stepe.data.table import HF_PREFIX, SUFFIXES
 from stepe.errors import InputError
+from stepe.exhibits import Exhibit, encoded
 from stepe.issues import Names
 from stepe.metrics import Truth
 from stepe.randomness import Stream
@@ -79,6 +81,8 @@ class Source:
     """samples whose very input also stands under another label"""
     files: dict[str, str] = field(default_factory=dict)
     """what was found before training, as files for the run folder"""
+    originals: Originals | None = None
+    """what people are shown, by row; where there are none, a picture can be made of ``x``"""
 
     @property
     def classes(self) -> int:
@@ -101,6 +105,8 @@ class Source:
             clean_x=self.x,
             clean_labels=self.labels,
             noise_rate=float(planted.noisy.double().mean()),
+            # An original would not show what was done to the input.
+            originals=None if noise.kind == "outliers" else self.originals,
         )
 
     def _plant(self, noise: Noise, seed: int) -> Planted:
@@ -116,14 +122,27 @@ class Source:
             return replace(planted, x=torch.where(planted.noisy[:, None], low + (high - low) * planted.x, self.x))
         return noise.plant(self.x, self.labels, self.classes, seed)
 
-    def pictures(self, index: Tensor) -> npt.NDArray[np.uint8]:
-        """Samples as pictures."""
+    def exhibits(self, index: list[int]) -> list[Exhibit]:
+        """Training samples as a person is to see them."""
+        rows = [self.names.rows[i] for i in index]
+        found = [Exhibit(row) for row in rows] if self.originals is None else self.originals.show(rows)
+        if self.image_shape is None:
+            return found
+        return [
+            replace(exhibit, picture=self._picture(i)) if exhibit.picture is None else exhibit
+            for i, exhibit in zip(index, found, strict=True)
+        ]
+
+    def _picture(self, index: int) -> bytes:
+        """A sample as the network sees it."""
+        from PIL import Image
+
         assert self.image_shape is not None
         x = self.x[index].cpu()
-        if x.ndim == 4:
-            return x.permute(0, 2, 3, 1).contiguous().numpy()
+        if x.ndim == 3:
+            return encoded(Image.fromarray(x.permute(1, 2, 0).contiguous().numpy()))
         scaled = (x.clamp(0, 1) * 255).round().to(torch.uint8)
-        return scaled.reshape(len(index), *self.image_shape).numpy()
+        return encoded(Image.fromarray(scaled.reshape(self.image_shape).numpy()))
 
 
 def digits() -> Source:
@@ -248,6 +267,7 @@ def from_collection(
         unlabelled_names=collection.names(unlabelled, "unlabelled") if len(unlabelled) else None,
         duplicates=len(duplicates),
         files=_findings(duplicates, collection.skipped or {}),
+        originals=collection.originals,
     )
 
 

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
-import numpy as np
-import numpy.typing as npt
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from PIL import Image
 
+from stepe.exhibits import media_type
 from stepe.files import write_text
 from stepe.methods import METHODS
 from stepe.noise_rate import Estimate, stated_rate
@@ -35,7 +34,6 @@ LISTED = 60
 CLASSES, PAIRS = 20, 10
 PIXELATED = 64
 """pictures up to this many pixels wide are shown pixel by pixel"""
-THUMBNAIL = 160
 DASH = "–"
 FILES = {
     "issues.csv": "the flagged samples, most suspicious first: open it in a spreadsheet",
@@ -49,7 +47,7 @@ FILES = {
     "preprocessing.json": "how inputs were turned into numbers; `stepe predict` does it again",
     "duplicates.csv": "the same input under different labels",
     "unreadable.csv": "files that could not be read",
-    "pictures.npz": "pictures of the suspects",
+    "exhibits.parquet": "what the suspects and some clean examples look like: pictures, texts or rows",
     "checkpoint": "what an interrupted run is resumed from",
     "compare": "the runs this one is compared with, each in a folder like this",
 }
@@ -281,7 +279,8 @@ def suspects(run: "Run") -> list[Suspect]:
     """The top of the list."""
     found = []
     for issue in run.issues.head(LISTED).to_dict("records"):
-        picture = run.pictures.get(issue["row"])
+        exhibit = run.exhibits.get(issue["row"])
+        picture = None if exhibit is None else exhibit.picture
         found.append(
             Suspect(
                 rank=issue["rank"],
@@ -291,7 +290,7 @@ def suspects(run: "Run") -> list[Suspect]:
                 suspicion=suspicion(issue["suspicion"]),
                 reason=issue["reason"],
                 picture="" if picture is None else data_uri(picture),
-                pixelated=picture is not None and max(picture.shape[:2]) <= PIXELATED,
+                pixelated=picture is not None and max(Image.open(io.BytesIO(picture)).size) <= PIXELATED,
             )
         )
     return found
@@ -422,18 +421,9 @@ def settings(run: "Run") -> list[tuple[str, str]]:
     return [(name.replace("_", " "), DASH if value is None else str(value)) for name, value in flat.items()]
 
 
-def data_uri(picture: npt.NDArray[np.uint8]) -> str:
-    """A picture for the page: a small one pixel for pixel, a large one as a thumbnail."""
-    image = Image.fromarray(picture.squeeze(-1) if picture.ndim == 3 and picture.shape[-1] == 1 else picture)
-    small = max(image.size) <= PIXELATED
-    image.thumbnail((THUMBNAIL, THUMBNAIL))
-    buffer = io.BytesIO()
-    if small or image.mode not in ("L", "RGB"):
-        image.save(buffer, "PNG", optimize=True)
-    else:
-        image.save(buffer, "JPEG", quality=85)
-    kind = "png" if buffer.getvalue().startswith(b"\x89PNG") else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+def data_uri(picture: bytes) -> str:
+    """A picture for the page."""
+    return f"data:{media_type(picture)};base64,{base64.b64encode(picture).decode()}"
 
 
 def describe_method(name: str) -> str:
