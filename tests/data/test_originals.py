@@ -72,7 +72,7 @@ def test_texts_are_shown_as_they_are():
         assert exhibit.text == texts[exhibit.row] if exhibit.row != 2 else len(exhibit.text) == 2000
 
 
-def test_rows_are_shown_with_every_cell_but_the_label():
+def test_rows_are_shown_with_every_cell_but_label_and_id():
     frame = pd.DataFrame(
         {
             "nr": [f"{i:03}" for i in range(20)],
@@ -85,7 +85,7 @@ def test_rows_are_shown_with_every_cell_but_the_label():
     source = open_own(frame, Layout(label="kind", id="nr"))
     for exhibit in source.exhibits([0, 7]):
         row = exhibit.row
-        assert exhibit.cells == {"nr": f"{row:03}", "price": str(row / 2), "note": f"in words, {row}"}
+        assert exhibit.cells == {"price": str(row / 2), "note": f"in words, {row}"}
 
 
 def test_wide_rows_and_long_cells_are_cut():

@@ -1,3 +1,4 @@
+import json
 import re
 import shutil
 from pathlib import Path
@@ -12,9 +13,10 @@ from stepe import InputError, Run
 from stepe.report import figures
 
 
-def drawn(run: Run) -> dict[str, Figure | None]:
+def drawn(run: Run) -> dict[str, figures.Drawing | None]:
     runs = [run, *run.others]
     return {
+        "noise": figures.noise_range(run),
         "accuracy": figures.accuracy_curves(runs),
         "loss": figures.loss_curves(runs),
         "kept": figures.kept_share(run),
@@ -33,23 +35,23 @@ def test_a_run_with_everything_has_every_chart(digits_run: Run) -> None:
     charts = drawn(digits_run)
     assert all(charts.values())
     assert charts["accuracy"] is not None
-    assert legend_of(charts["accuracy"]) == ["step-e", "oracle", "plain"]
+    assert legend_of(charts["accuracy"].figure) == ["step-e", "oracle", "plain"]
 
 
 def test_charts_with_nothing_to_show_are_left_out(plain_run: Run, features_run: Run, fitted_run: Run) -> None:
     def missing(run: Run) -> set[str]:
-        return {name for name, figure in drawn(run).items() if figure is None}
+        return {name for name, drawing in drawn(run).items() if drawing is None}
 
     assert missing(plain_run) == {"kept", "turnover", "detection"}
-    assert missing(features_run) == {"detection"}
-    assert missing(fitted_run) == {"accuracy", "detection"}
+    assert missing(features_run) == {"noise", "detection"}
+    assert missing(fitted_run) == {"noise", "accuracy", "detection"}
 
 
 def test_this_run_has_the_same_colour_with_and_without_others(digits_run: Run) -> None:
     for runs in ([digits_run], [digits_run, *digits_run.others]):
-        figure = figures.accuracy_curves(runs)
-        assert figure is not None
-        front = figure.axes[0].get_lines()[-1]
+        drawing = figures.accuracy_curves(runs)
+        assert drawing is not None
+        front = drawing.figure.axes[0].get_lines()[-1]
         assert front.get_color() == figures.SERIES[0]
         assert list(front.get_ydata()) == [row["test_accuracy"] for row in digits_run.history]
 
@@ -132,9 +134,9 @@ def test_an_svg_is_the_same_each_time_and_shares_no_id_with_another(digits_run: 
 
 
 def test_every_colour_of_an_svg_follows_the_page(digits_run: Run) -> None:
-    for name, figure in drawn(digits_run).items():
-        assert figure is not None
-        text = figures.svg(figure, name)
+    for name, drawing in drawn(digits_run).items():
+        assert drawing is not None
+        text = figures.svg(drawing.figure, name)
         assert "http" not in text
         fixed = re.sub(r"var\(--chart-\w+, #\w{6}\)", "", text)
         assert not re.search(r"(?:fill|stroke): ?#", fixed)
@@ -146,3 +148,59 @@ def test_the_users_own_style_is_neither_used_nor_changed(digits_run: Run) -> Non
         before = dict(matplotlib.rcParams)
         assert figures.svg(figures.overlaid([digits_run]), "x") == expected
         assert dict(matplotlib.rcParams) == before
+
+
+def test_every_chart_can_be_read_off_from_left_to_right(digits_run: Run) -> None:
+    for name, drawing in drawn(digits_run).items():
+        assert drawing is not None
+        figures.svg(drawing.figure, name)
+        found = figures.readings(drawing)
+        left, top, right, bottom = found["box"]
+        assert 0 <= left < right <= 1
+        assert 0 <= top < bottom <= 1
+        places = [place for place, _, _ in found["stops"]]
+        assert places
+        assert places == sorted(places)
+        assert left - 0.001 <= places[0]
+        assert places[-1] <= right + 0.001
+
+
+def test_what_is_read_off_is_what_the_run_recorded(digits_run: Run) -> None:
+    charts = drawn(digits_run)
+    last = digits_run.history[-1]
+    plain = next(other for other in digits_run.others if other.method == "plain")
+
+    def end(name: str) -> dict[str, str]:
+        drawing = charts[name]
+        assert drawing is not None
+        assert drawing.stops[-1].title == f"epoch {len(digits_run.history)}"
+        return dict(drawing.stops[-1].values)
+
+    assert end("accuracy")["step-e"] == f"{100 * last['test_accuracy']:.1f}%"
+    assert end("accuracy")["plain"] == f"{100 * plain.history[-1]['test_accuracy']:.1f}%"
+    assert end("kept") == {"trained on": f"{last['kept'] / 14.38:.1f}%", "dropped": f"{last['dropped'] / 14.38:.1f}%"}
+    assert end("turnover") == {"came back": f"{last['came']:,}", "newly dropped": f"{last['went']:,}"}
+    assert end("detection")["F1"] == f"{100 * last['f1']:.1f}%"
+    histogram = charts["losses"]
+    assert histogram is not None
+    counted = [sum(int(count.replace(",", "")) for _, count in stop.values) for stop in histogram.stops]
+    assert sum(counted) == 1438
+
+
+def test_runs_that_ended_before_are_left_out_of_later_readings(digits_run: Run, plain_run: Run) -> None:
+    drawing = figures.accuracy_curves([digits_run, plain_run])
+    assert drawing is not None
+    assert [len(stop.values) for stop in drawing.stops] == [2, 2, 1]
+
+
+def test_an_estimate_is_drawn_with_its_range(digits_run: Run, tmp_path: Path) -> None:
+    shutil.copytree(digits_run.path, tmp_path / "run")
+    for rate, told in (
+        ({"rate": 0.3, "low": 0.2, "high": 0.35}, [("estimated wrong", "30.0%"), ("90% range", "20.0% to 35.0%")]),
+        ({"rate": 0.0, "low": 0.0, "high": 1.0}, None),
+    ):
+        (tmp_path / "run" / "summary.json").write_text(json.dumps(digits_run.summary | {"noise_rate": rate}))
+        drawing = figures.noise_range(Run(tmp_path / "run"))
+        assert drawing is not None
+        values = [stop.values for stop in drawing.stops]
+        assert (told in values) if told else (len(values) == 3)

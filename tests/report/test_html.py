@@ -1,13 +1,19 @@
 import base64
+import hashlib
 import json
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
+import stepe
 from stepe import Run, RunError
-from stepe.report.html import comparison, duration, headline, render, share, size, suspicion, write_report
+from stepe.report.findings import headline
+from stepe.report.html import classes, comparison, groups, render, run_digest, write_report
+from stepe.report.wording import duration, share, size, suspicion
 
 VOID = {"meta", "img", "br", "link", "input"}
 
@@ -19,6 +25,7 @@ class Page(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.texts: list[str] = []
+        self.scripts: list[str] = []
         self._open: list[str] = []
         self.feed(html)
         self.close()
@@ -36,12 +43,14 @@ class Page(HTMLParser):
         assert self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self._open and self._open[-1] != "style":
+        if self._open and self._open[-1] == "script":
+            self.scripts.append(data)
+        elif self._open and self._open[-1] != "style":
             self.texts.append(data)
 
     @property
     def text(self) -> str:
-        return " ".join(" ".join(self.texts).split())
+        return " ".join(" ".join(self.texts).replace("\u2060", "").split())
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.tags if name == tag]
@@ -68,14 +77,14 @@ def copied(run: Run, to: Path) -> Path:
 
 def test_the_headline_says_how_many_labels_look_wrong(digits_run: Run, digits_page: Page) -> None:
     flagged = len(digits_run.issues)
-    assert headline(digits_run) == f"{flagged:,} of 1,438 labels look wrong ({flagged / 1438:.0%})."
+    assert headline(digits_run).startswith(f"{flagged:,} of 1,438 labels look wrong ({flagged / 1438:.0%})")
     assert headline(digits_run) in digits_page.text
 
 
 def test_a_method_that_drops_nothing_says_so(plain_run: Run) -> None:
     page = Page(render(plain_run))
     assert "Plain drops nothing, so it does not say which of the 1,438 labels look wrong." in page.text
-    assert not {"suspects", "classes", "comparison", "chart-kept", "chart-turnover"} & set(page.ids)
+    assert not {"gallery", "classes", "comparison", "chart-kept", "chart-turnover"} & set(page.ids)
     assert "chart-accuracy" in page.ids
 
 
@@ -96,20 +105,42 @@ def test_an_estimate_decides_what_no_flags_mean(rate, headline, cautious, plain_
     assert "drops nothing" not in page
 
 
+def test_an_estimate_is_stated_with_its_range_and_where_the_flags_are(digits_run: Run, tmp_path: Path) -> None:
+    path = copied(digits_run, tmp_path / "run")
+    rate = {"rate": 0.081, "low": 0.06, "high": 0.104}
+    (path / "summary.json").write_text(json.dumps(digits_run.summary | {"noise_rate": rate, "flagged": 961}))
+    samples = digits_run.samples
+    for spread, clause in (
+        ({"3": 60, "4": 10, "5": 10, "6": 10}, "; one class holds 67% of them"),
+        ({"3": 30, "4": 30, "5": 10, "6": 10, "7": 10, "8": 10}, "; 2 classes hold 60% of them"),
+        (dict.fromkeys("0123456789", 20), ""),
+    ):
+        place = samples.groupby("given_label").cumcount()
+        flagged = (place < samples["given_label"].map(spread).fillna(0)) & (samples["split"] == "train")
+        samples.assign(flagged=flagged).to_parquet(path / "samples.parquet")
+        said = headline(Run(path))
+        assert said == f"About 8% of 1,438 labels look wrong (6–10%); 961 flagged{clause}."
+
+
 def test_one_label_looks_and_none_looks(digits_run: Run, tmp_path: Path) -> None:
     path = copied(digits_run, tmp_path / "run")
     for flagged, said in (
         (1, "1 of 1,438 labels looks wrong (0.1%)."),
         (0, "None of the 1,438 labels looks wrong."),
     ):
+        digits_run.samples.assign(flagged=digits_run.samples["rank"] <= flagged).to_parquet(path / "samples.parquet")
         (path / "summary.json").write_text(json.dumps(digits_run.summary | {"flagged": flagged}))
         assert headline(Run(path)) == said
 
 
 def test_the_page_has_every_section(digits_page: Page) -> None:
-    assert {"comparison", "suspects", "classes", "training", "about", "what"} <= set(digits_page.ids)
-    charts = {str(name) for name in digits_page.ids if str(name).count("-") == 1 and str(name).startswith("chart-")}
-    assert charts == {f"chart-{name}" for name in ("accuracy", "loss", "kept", "turnover", "losses", "detection")}
+    assert {"comparison", "gallery", "classes", "training", "about"} <= set(digits_page.ids)
+    charts = {str(figure["id"]) for figure in digits_page.all("figure")}
+    names = ("noise", "accuracy", "loss", "kept", "turnover", "losses", "detection")
+    assert charts == {f"chart-{name}" for name in names}
+    for chart in digits_page.all("div"):
+        if "data-readings" in chart:
+            assert json.loads(str(chart["data-readings"]))["stops"]
 
 
 def test_ids_are_unique_and_links_within_the_page_lead_somewhere(digits_page: Page) -> None:
@@ -119,12 +150,19 @@ def test_ids_are_unique_and_links_within_the_page_lead_somewhere(digits_page: Pa
 
 
 @pytest.mark.parametrize("name", ["digits_run", "features_run", "plain_run", "fitted_run"])
-def test_nothing_comes_from_elsewhere_and_nothing_runs(name: str, request: pytest.FixtureRequest) -> None:
+def test_nothing_comes_from_elsewhere_and_only_the_pages_own_script_runs(
+    name: str, request: pytest.FixtureRequest
+) -> None:
     html = render(request.getfixturevalue(name))
     page = Page(html)
     assert "http://" not in html
     assert "https://" not in html
-    assert not {"script", "link", "iframe", "object", "embed", "base"} & {tag for tag, _ in page.tags}
+    assert not {"link", "iframe", "object", "embed", "base"} & {tag for tag, _ in page.tags}
+    assert page.all("script") == [{"type": "application/json", "id": "data"}, {}]
+    policy = next(str(meta["content"]) for meta in page.all("meta") if "http-equiv" in meta)
+    digest = base64.b64encode(hashlib.sha256(page.scripts[1].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in policy
+    assert "innerHTML" not in page.scripts[1]
     assert all(str(image["src"]).startswith("data:image/") for image in page.all("img"))
     assert not [key for _, attributes in page.tags for key in attributes if key.startswith("on")]
     assert "default-src 'none'" in html
@@ -164,24 +202,57 @@ def test_without_a_truth_what_needs_one_is_left_out(features_run: Run, features_
 
 
 def test_accuracy_against_untrusted_labels_says_so(features_page: Page, digits_page: Page) -> None:
-    assert "against held-out labels that may be wrong too" in features_page.text
+    assert "by labels that may be wrong too" in features_page.text
     assert "may be wrong too" not in digits_page.text
 
 
-def test_suspects_are_shown_as_pictures_in_the_order_of_their_rank(digits_run: Run, digits_page: Page) -> None:
+def test_accuracy_stands_with_and_without_cleaning(digits_run: Run, digits_page: Page, features_page: Page) -> None:
+    measured = {run.method: f"{100 * run.summary['test_accuracy']:.1f}%" for run in (digits_run, *digits_run.others)}
+    words = {"step-e": "with cleaning", "plain": "without cleaning", "oracle": "with clean labels"}
+    for method, said in words.items():
+        assert f"{said} {measured[method]}" in digits_page.text
+    assert "with cleaning" in features_page.text
+    assert "without cleaning" not in features_page.text
+
+
+def test_twelve_suspects_are_in_plain_sight_in_the_order_of_their_rank(digits_run: Run, digits_page: Page) -> None:
     pictures = digits_page.all("img")
-    assert len(pictures) == min(60, len(digits_run.issues))
+    assert len(pictures) == 12
     assert {image["class"] for image in pictures} == {"pixelated"}
-    first = digits_run.issues.iloc[0]
-    assert pictures[0]["alt"] == f"Sample {first['id']}, labelled {first['given_label']}"
-    assert base64.b64decode(str(pictures[0]["src"]).split(",")[1]) == digits_run.exhibits[first["row"]].picture
+    for image, issue in zip(pictures, digits_run.issues.to_dict("records"), strict=False):
+        assert image["alt"] == f"Sample {issue['id']}, labelled {issue['given_label']}"
+        content = base64.b64decode(str(image["src"]).partition(",")[2])
+        assert content == digits_run.exhibits[issue["row"]].picture
 
 
-def test_suspects_without_pictures_are_rows_of_a_table(features_run: Run, features_page: Page) -> None:
+def test_all_suspects_are_there_for_the_gallery(digits_run: Run, digits_page: Page, features_page: Page) -> None:
+    data = json.loads(digits_page.scripts[0])
+    assert [suspect["row"] for suspect in data["suspects"]] == digits_run.issues["row"].tolist()
+    assert data["names"] == digits_run.class_names
+    assert data["run"] == run_digest(digits_run)
+    assert data["run"] != json.loads(features_page.scripts[0])["run"]
+
+
+def test_features_are_shown_by_their_id_alone(features_run: Run, features_page: Page) -> None:
     assert not features_page.all("img")
-    assert "suspect-rows" in [table.get("class") for table in features_page.all("table")]
-    for issue in features_run.issues.to_dict("records"):
-        assert issue["reason"] in features_page.text
+    tiles = [link for link in features_page.all("a") if "data-row" in link]
+    assert [int(str(tile["data-row"])) for tile in tiles][:3] == features_run.issues["row"].tolist()[:3]
+
+
+@pytest.mark.parametrize(("kind", "layout"), [("text", {"text": "words"}), ("cells", {})])
+def test_texts_and_rows_are_shown_as_they_were_given(kind: str, layout: dict[str, str], tmp_path: Path) -> None:
+    frame = pd.DataFrame({"words": [f"<i>{'cat' if i % 2 else 'dog'}</i> {i % 7}" for i in range(80)], "size": "1 < 2"})
+    label = np.where(np.arange(80) % 8 == 0, "cat", np.where(np.arange(80) % 2, "cat", "dog"))
+    run = stepe.clean(
+        frame.assign(label=label), label="label", rho_max=0.2, epochs=4, out=tmp_path / "run", device="cpu", **layout
+    )
+    page = Page(render(run))
+    (tiles,) = [block for block in page.all("ol") if "tiles" in str(block["class"])]
+    assert tiles["class"] == f"tiles {kind}"
+    row = run.issues["row"].iloc[0]
+    assert frame["words"][row] in page.text
+    assert ("1 < 2" in page.text) == (kind == "cells")
+    assert not page.all("i")
 
 
 def test_a_suspect_without_a_suggestion_gets_a_question_mark(features_run: Run, tmp_path: Path) -> None:
@@ -190,12 +261,42 @@ def test_a_suspect_without_a_suggestion_gets_a_question_mark(features_run: Run, 
     page = Page(render(Run(path)))
     assert "→ might be ?" in page.text
     assert "Most frequent confusions" not in page.text
+    assert {suspect["suggested"] for suspect in json.loads(page.scripts[0])["suspects"]} == {-1}
 
 
 def test_a_run_without_test_data_or_request_has_a_report(fitted_run: Run) -> None:
     page = Page(write_report(fitted_run).read_text(encoding="utf-8"))
     assert "Test accuracy" not in page.text
     assert "chart-losses" in page.ids
+
+
+def test_classes_are_ordered_by_their_share_of_suspects(digits_run: Run) -> None:
+    found = classes(digits_run)
+    shares = [row.flagged_share for row in found]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(row.flagged for row in found) == len(digits_run.issues)
+    assert sum(row.dropped for row in found) == digits_run.summary["dropped"]
+    assert sum(row.samples for row in found) == 1438
+    assert {row.name for row in found} == set(digits_run.class_names)
+    held_out = digits_run.samples[digits_run.samples["split"] == "test"]
+    of_three = held_out[held_out["given_label"] == "3"]
+    (three,) = [row for row in found if row.name == "3"]
+    assert three.accuracy == (of_three["suggested_label"] == "3").mean()
+
+
+def test_groups_are_shown_where_there_are_any(digits_run: Run, digits_page: Page, tmp_path: Path) -> None:
+    assert groups(digits_run) == []
+    assert "Dropped by group" not in digits_page.text
+    path = copied(digits_run, tmp_path / "run")
+    samples = digits_run.samples
+    who = np.where(samples["dropped"], "<u>", np.where(samples.index % 2, "odd", "even"))
+    samples.assign(group=who).to_parquet(path / "samples.parquet")
+    first, *others = groups(Run(path))
+    assert (first.name, first.dropped_share) == ("<u>", 1.0)
+    assert [row.dropped for row in others] == [0, 0]
+    page = Page(render(Run(path)))
+    assert "Dropped by group" in page.text
+    assert not page.all("u")
 
 
 def test_table_headers_say_what_they_head(digits_page: Page, features_page: Page) -> None:

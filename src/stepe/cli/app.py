@@ -349,6 +349,8 @@ def clean(
             say("Interrupted before anything was written.")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     written = _write_cleaned(run, mode)
+    if written is not None:
+        run.report()  # it lists the files that are there
     _show_result(run, written, quiet=quiet, as_json=as_json)
     share = run.summary["flagged"] / run.summary["samples"]
     if fail_above is not None and share > fail_above:

@@ -335,10 +335,10 @@ def _inputs(
 
 
 def _originals(frame: "pd.DataFrame", found: Collection, layout: Layout) -> Originals | None:
-    """Texts as they are; of other tables every cell that is no label and no feature, learned from or not."""
+    """Texts as they are; of other tables every cell that is no label, id or feature, learned from or not."""
     if found.kind == "text":
         return Originals(texts=found.inputs)
-    hidden = {layout.label, *(column for column in frame.columns if OUR_MARKS.fullmatch(str(column)))}
+    hidden = {layout.label, layout.id, *(column for column in frame.columns if OUR_MARKS.fullmatch(str(column)))}
     if found.kind == "features":
         hidden |= set(table.expand_features(frame, layout.features or (), found.name))
     shown = [column for column in frame.columns if column not in hidden]

@@ -1,4 +1,4 @@
-"""The charts, as pure functions: run(s) -> ``Figure``, and ``Figure`` -> SVG for a page.
+"""The charts, as pure functions: run(s) -> ``Drawing``, a figure with what can be read off it; ``Figure`` -> SVG.
 
 Colours are fixed here, for files that stand alone; inside a page each becomes a CSS variable (``--chart-blue``...), so
 that a style sheet can adapt them to a dark background. All drawing goes through ``Figure`` itself: pyplot's global
@@ -9,7 +9,8 @@ import functools
 import io
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import matplotlib.style
@@ -20,6 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from stepe.errors import InputError
+from stepe.noise_rate import Estimate
+from stepe.report.wording import percent
 from stepe.schedule import default_warmup
 from stepe.trace import Trace
 
@@ -76,6 +79,26 @@ SIZE = (4.6, 2.75)
 SMALLEST_LOSS = 1e-4
 """what lies below it on a logarithmic axis is of no interest and shares the first bin"""
 
+
+@dataclass(frozen=True)
+class Stop:
+    """What a chart says at one place."""
+
+    x: float
+    """in the units of the axis"""
+    title: str
+    values: list[tuple[str, str]]
+    """name of a series, and its value"""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, and what a pointer reads off it, from left to right."""
+
+    figure: Figure
+    stops: list[Stop]
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -92,19 +115,19 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
 
 
 @styled
-def accuracy_curves(runs: "Sequence[Run]") -> Figure | None:
+def accuracy_curves(runs: "Sequence[Run]") -> Drawing | None:
     """Test accuracy by epoch, the first run in front; ``None`` where no run has any."""
     return _curves(runs, "test_accuracy", share=True)
 
 
 @styled
-def loss_curves(runs: "Sequence[Run]") -> Figure | None:
+def loss_curves(runs: "Sequence[Run]") -> Drawing | None:
     """Mean training loss by epoch."""
     return _curves(runs, "train_loss", share=False)
 
 
 @styled
-def kept_share(run: "Run") -> Figure | None:
+def kept_share(run: "Run") -> Drawing | None:
     """Which share of the samples was trained on and dropped, by epoch; ``None`` if nothing ever was dropped."""
     if not drops(run):
         return None
@@ -119,11 +142,11 @@ def kept_share(run: "Run") -> Figure | None:
     axes.set_ylim(0, 1)
     axes.grid(visible=False)
     _legend(axes)
-    return figure
+    return Drawing(figure, _by_epoch({"trained on": kept, "dropped": 1 - kept}, percent))
 
 
 @styled
-def turnover(run: "Run") -> Figure | None:
+def turnover(run: "Run") -> Drawing | None:
     """How many samples came back and were newly dropped, by epoch; ``None`` if nothing ever was dropped."""
     if not drops(run):
         return None
@@ -139,31 +162,31 @@ def turnover(run: "Run") -> Figure | None:
     _epoch_axis(axes, len(came), by_edge=True)
     axes.set_ylabel("samples")
     _legend(axes)
-    return figure
+    return Drawing(figure, _by_epoch({"came back": came, "newly dropped": went}, "{:,.0f}".format))
 
 
 @styled
-def detection(run: "Run") -> Figure | None:
+def detection(run: "Run") -> Drawing | None:
     """Precision, recall and F1 of the dropped set by epoch; ``None`` without a truth, wrong labels or drops."""
     if not noise_known(run) or not drops(run):
         return None
     figure, axes = _chart()
     # Before anything is dropped the ratios are 0 by convention only.
     rows = [(row["epoch"] + 1, row) for row in run.history if row["dropped"]]
-    for position, field in enumerate(("f1", "precision", "recall")):
-        values = [row[field] for _, row in rows]
-        name = "F1" if field == "f1" else field
-        _line(axes, [epoch for epoch, _ in rows], values, position, label=name, front=field == "f1")
+    epochs = [epoch for epoch, _ in rows]
+    found = {name: [row[name.lower()] for _, row in rows] for name in ("F1", "precision", "recall")}
+    for position, (name, values) in enumerate(found.items()):
+        _line(axes, epochs, values, position, label=name, front=name == "F1")
     _shade_warmup(axes, run)
     _share_axis(axes)
     axes.set_ylim(-0.02, 1.02)
     _epoch_axis(axes, len(run.history))
     _legend(axes)
-    return figure
+    return Drawing(figure, _by_epoch(found, percent, epochs))
 
 
 @styled
-def loss_histogram(run: "Run") -> Figure | None:
+def loss_histogram(run: "Run") -> Drawing | None:
     """Histogram of the final losses, kept and dropped, with the last epoch's cut; ``None`` if no loss is known."""
     loss, dropped = final_losses(run)
     known = np.isfinite(loss)
@@ -194,7 +217,58 @@ def loss_histogram(run: "Run") -> Figure | None:
     axes.set_ylabel("samples")
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     _legend(axes)
-    return figure
+    middles = np.sqrt(bins[:-1] * bins[1:]) if axes.get_xscale() == "log" else (bins[:-1] + bins[1:]) / 2
+    counts = {"trained on": kept_counts} | ({"dropped": dropped_counts} if dropped.any() else {})
+    return Drawing(
+        figure,
+        [
+            Stop(
+                float(middles[i]),
+                f"loss {bins[i]:.3g} to {bins[i + 1]:.3g}",
+                [(name, f"{count[i]:,}") for name, count in counts.items()],
+            )
+            for i in range(len(middles))
+        ],
+    )
+
+
+@styled
+def noise_range(run: "Run") -> Drawing | None:
+    """How many labels are wrong: the estimate with its range, what was flagged and dropped, and the truth if known."""
+    samples = run.summary["samples"]
+    estimate = run.summary.get("noise_rate")
+    known = run.summary.get("noise")
+    if estimate is not None and Estimate(**estimate).is_unknown:
+        estimate = None
+    if estimate is None and known is None:
+        return None
+    shares = {"flagged": run.summary["flagged"] / samples, "dropped": run.summary["dropped"] / samples}
+    if known is not None:
+        shares = {"wrong": known["noisy"] / samples} | shares
+    figure, axes = _chart()
+    names = [*(["estimated"] if estimate else []), *shares]
+    rows = dict(zip(names, range(len(names))[::-1], strict=True))
+    values = {name: [(name, percent(value))] for name, value in shares.items()}
+    if estimate:
+        axes.barh(rows["estimated"], estimate["high"] - estimate["low"], 0.5, estimate["low"], color=KEPT, alpha=0.3)
+        axes.plot(estimate["rate"], rows["estimated"], "o", color=KEPT, markersize=8)
+        shares["estimated"] = estimate["rate"]
+        span = f"{percent(estimate['low'])} to {percent(estimate['high'])}"
+        values["estimated"] = [("estimated wrong", percent(estimate["rate"])), ("90% range", span)]
+    for name, colour in (("wrong", INK), ("flagged", DROPPED), ("dropped", DROPPED)):
+        if name in shares:
+            axes.barh(rows[name], shares[name], 0.5, color=colour, alpha=0.45 if name == "dropped" else 0.85)
+    widest = max([*shares.values(), estimate["high"] if estimate else 0.0, 0.01])
+    axes.set_xlim(0, min(1.0, 1.08 * widest))
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.6g}%")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.set_yticks(list(rows.values()), list(rows))
+    axes.grid(visible=False, axis="y")
+    axes.grid(visible=True, axis="x")
+    axes.set_xlabel("share of the training labels")
+    ordered = sorted(values, key=lambda name: shares[name])
+    return Drawing(figure, [Stop(shares[name], "share of the labels", values[name]) for name in ordered])
 
 
 @styled
@@ -298,6 +372,26 @@ def svg(figure: Figure, name: str) -> str:
     return f'<svg {box[0]} aria-hidden="true" focusable="false">{rest}'.rstrip()
 
 
+def readings(drawing: Drawing) -> dict[str, Any]:
+    """For the page's script: where each stop lies, in shares of the drawing's width, and what to say there.
+
+    To be asked once the figure is drawn, for drawing lays it out.
+    """
+    figure = drawing.figure
+    (axes,) = figure.axes
+    to_figure = figure.transFigure.inverted()
+    (left, bottom), (right, top) = to_figure.transform(axes.get_window_extent().get_points())
+    places = [to_figure.transform(axes.transData.transform((stop.x, axes.get_ylim()[0])))[0] for stop in drawing.stops]
+    return {
+        "box": [round(float(side), 4) for side in (left, 1 - top, right, 1 - bottom)],
+        "stops": [
+            [round(float(place), 4), stop.title, stop.values]
+            for place, stop in zip(places, drawing.stops, strict=True)
+            if stop.values
+        ],
+    }
+
+
 def _themed(style: str) -> str:
     for name, colour in COLOURS.items():
         style = style.replace(colour, f"var(--chart-{name}, {colour})")
@@ -309,7 +403,7 @@ def _chart() -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
-def _curves(runs: "Sequence[Run]", field: str, *, share: bool) -> Figure | None:
+def _curves(runs: "Sequence[Run]", field: str, *, share: bool) -> Drawing | None:
     """One line per run, named by its method."""
     lines = [(run, [row.get(field) for row in run.history]) for run in runs]
     lines = [(run, values) for run, values in lines if any(value is not None for value in values)]
@@ -333,7 +427,22 @@ def _curves(runs: "Sequence[Run]", field: str, *, share: bool) -> Figure | None:
         ncols=min(3, len(lines)),
     )
     _name(legend.get_texts(), [run.method for run, _ in lines])
-    return figure
+    written = percent if share else "{:.3g}".format
+    return Drawing(figure, _by_epoch({run.method: values for run, values in lines}, written))
+
+
+def _by_epoch(
+    series: Mapping[str, Sequence[float | None] | npt.NDArray[Any]],
+    written: Callable[[float], str],
+    epochs: Sequence[int] | None = None,
+) -> list[Stop]:
+    """What several series say in each epoch; those that ended before, or say nothing there, are left out."""
+    epochs = epochs or range(1, max(len(values) for values in series.values()) + 1)
+    stops = []
+    for i, epoch in enumerate(epochs):
+        here = {name: values[i] for name, values in series.items() if i < len(values)}
+        stops.append(Stop(epoch, f"epoch {epoch}", [(k, written(v)) for k, v in here.items() if v is not None]))
+    return stops
 
 
 def _line(

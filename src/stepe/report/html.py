@@ -1,42 +1,44 @@
 """``report.html``: what a run found, in one self-contained file.
 
 This file turns a run folder into plain values; ``templates/`` turns those into a page. Everything that comes from the
-data is escaped there; the charts alone are trusted markup, and they are drawn here.
+data is escaped there, or is JSON that a script puts into the page as text; the charts alone are trusted markup, and
+they are drawn here.
 """
 
 import base64
-import io
-import math
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.resources import files as package_files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
 from markupsafe import Markup
-from matplotlib.figure import Figure
-from PIL import Image
 
-from stepe.exhibits import media_type
 from stepe.files import write_text
 from stepe.methods import METHODS
-from stepe.noise_rate import Estimate, stated_rate
 from stepe.report import figures
+from stepe.report.findings import findings, headline, who_judged
+from stepe.report.suspects import FIRST, all_names, embedded, suspects
+from stepe.report.wording import DASH, duration, percent, share, size, suspicion
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from stepe.run import Run
 
-SHOWN = 24
-"""suspects in plain sight"""
-LISTED = 60
-"""suspects on the page, the rest of them folded away; ``issues.csv`` has all"""
-CLASSES, PAIRS = 20, 10
+SCRIPTS = ("dom.js", "decisions.js", "gallery.js", "choose.js", "review.js", "charts.js")
+"""in this order, one script"""
+WORST, CONFUSED, FIRST_FILES = 5, 5, 6
+"""classes, pairs and files on the first screen"""
+CLASSES, PAIRS, GROUPS = 100, 10, 100
 PIXELATED = 64
 """pictures up to this many pixels wide are shown pixel by pixel"""
-DASH = "–"
 FILES = {
     "issues.csv": "the flagged samples, most suspicious first: open it in a spreadsheet",
+    "cleaned.*": "the data again, the suspicious rows marked, removed or corrected",
     "samples.parquet": "every sample, with the same columns",
     "model.safetensors": "the trained model",
     "history.jsonl": "one line per epoch",
@@ -54,36 +56,12 @@ FILES = {
 
 
 @dataclass(frozen=True)
-class Fact:
-    """One number worth knowing."""
-
-    name: str
-    value: str
-    note: str = ""
-
-
-@dataclass(frozen=True)
 class Table:
     """Rows of cells, the first of each naming its row; ``notes`` stand below the names."""
 
     columns: list[str]
     rows: list[list[str]]
     notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """A label that looks wrong."""
-
-    rank: int
-    id: str
-    given: str
-    suggested: str
-    suspicion: str
-    reason: str
-    picture: str
-    """a data URI, or nothing"""
-    pixelated: bool
 
 
 @dataclass(frozen=True)
@@ -95,18 +73,34 @@ class Chart:
     caption: str
     alt: str
     svg: Markup
+    readings: str
+    """what a pointer reads off it, as JSON"""
 
 
 @dataclass(frozen=True)
-class ClassRow:
-    """How many samples of a class look wrong."""
+class Health:
+    """How a class, or a group, of training samples fared."""
 
     name: str
+    number: int
+    """of the class"""
     samples: int
     flagged: int
-    share: str
-    width: float
-    """of its bar, in percent"""
+    dropped: int
+    accuracy: float | None = None
+    """of the model on its held-out samples"""
+    confused: str = ""
+    """the class most often suggested for its flagged samples"""
+
+    @property
+    def flagged_share(self) -> float:
+        """Of its samples."""
+        return self.flagged / max(1, self.samples)
+
+    @property
+    def dropped_share(self) -> float:
+        """Of its samples."""
+        return self.dropped / max(1, self.samples)
 
 
 @dataclass(frozen=True)
@@ -134,29 +128,62 @@ def render(run: "Run") -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["thousands"] = "{:,}".format
+    environment.filters |= {"thousands": "{:,}".format, "percent": percent, "share": share, "suspicion": suspicion}
     others = run.others
+    found = suspects(run)
+    names = all_names(run)
+    script = "\n".join(_template(name) for name in SCRIPTS)
+    data = {
+        "run": run_digest(run),
+        "names": names,
+        "classes": len(run.class_names),
+        "pixelated": PIXELATED,
+        "suspects": found,
+    }
     return environment.get_template("report.html").render(
         data=data_name(run),
         method=run.method,
         headline=headline(run),
-        findings=findings(run, others),
+        findings=findings(run),
+        judged=who_judged(run),
         looks_for_suspects=figures.drops(run) or "noise_rate" in run.summary,
         truth_known="noise" in run.summary,
+        accuracies=accuracies(run, others),
         facts=facts(run),
         comparison=comparison([run, *others]) if others else None,
-        suspects=suspects(run),
-        shown=SHOWN,
+        suspects=found,
+        kind=next((kind for kind in ("picture", "text", "cells") if any(kind in each for each in found)), "nothing"),
+        first=FIRST,
+        pixelated=PIXELATED,
+        names=names,
+        numbers={name: i for i, name in enumerate(names)},
         flagged=run.summary["flagged"],
         charts=list(charts(run, others)),
-        classes=classes(run),
-        classes_shown=CLASSES,
+        classes=classes(run)[:CLASSES],
+        worst=[each for each in classes(run)[:WORST] if each.flagged],
+        class_count=len(run.class_names),
+        groups=groups(run)[:GROUPS],
         pairs=pairs(run),
+        confused=pairs(run)[:CONFUSED],
         files=files(run),
+        first_files=FIRST_FILES,
         command=run.config["environment"]["command"],
         versions=versions(run),
         settings=settings(run),
+        # The page's own script and nothing else may run, whatever a class may be called.
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        script=Markup(script),
+        embedded=Markup(embedded(data)),
     )
+
+
+def _template(name: str) -> str:
+    return package_files("stepe.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def run_digest(run: "Run") -> str:
+    """What tells this run from any other: a browser keeps decisions under it."""
+    return hashlib.sha256((run.path / "config.json").read_bytes()).hexdigest()[:16]
 
 
 def data_name(run: "Run") -> str:
@@ -164,91 +191,24 @@ def data_name(run: "Run") -> str:
     return str(run.config["request"].get("name", "arrays"))
 
 
-def headline(run: "Run") -> str:
-    """The finding in one sentence.
-
-    The share is of the training labels: held-out ones are never flagged.
-    """
-    flagged, n = run.summary["flagged"], run.summary["samples"]
-    if rate := run.summary.get("noise_rate"):
-        if Estimate(**rate).is_unknown:
-            return f"Too little was learned to say which of the {n:,} labels look wrong."
-    elif not figures.drops(run):
-        return f"{_capital(run.method)} drops nothing, so it does not say which of the {n:,} labels look wrong."
-    elif not run.summary["dropped"]:
-        return f"{_capital(run.method)} ends with all {n:,} labels kept, so it does not say which look wrong."
-    if not flagged:
-        return f"None of the {n:,} labels looks wrong."
-    return f"{flagged:,} of {n:,} labels look{'s' if flagged == 1 else ''} wrong ({share(flagged / n)})."
+def accuracies(run: "Run", others: "list[Run]") -> list[tuple[str, str]]:
+    """The model's accuracy with and without cleaning, and with clean labels, as far as all of them were trained."""
+    called = {run.method: "with cleaning" if figures.drops(run) else run.method}
+    called |= {"plain": "without cleaning", "oracle": "with clean labels"} if figures.drops(run) else {}
+    measured = {each.method: each.summary.get("test_accuracy") for each in (run, *others)}
+    return [(words, percent(measured[name])) for name, words in called.items() if measured.get(name) is not None]
 
 
-def findings(run: "Run", others: "list[Run]") -> list[str]:
-    """What else to know at once, a sentence each."""
-    found = _estimated(run)
-    accuracy = run.summary.get("test_accuracy")
-    plain = next((other for other in others if other.method == "plain"), None)
-    if accuracy is not None and plain is not None and "test_accuracy" in plain.summary:
-        against = "On held-out data" if "noise" in run.summary else "By held-out labels, which may be wrong too,"
-        found.append(
-            f"{against} the model is right {percent(accuracy)} of the time; "
-            f"plain training on the same labels gives {percent(plain.summary['test_accuracy'])}."
-        )
-    noise = run.summary.get("noise")
-    if noise is None:
-        return found
-    planted = run.config["request"].get("noise")
-    kind = f" ({planted})" if planted not in (None, "none") else ""
-    if not noise["noisy"]:
-        found.append("No noise was planted here: if all the labels are right, each flag is a false alarm.")
-    elif run.summary["flagged"]:
-        found.append(
-            f"The answer is known here{kind}: {noise['noisy']:,} samples are corrupted. The flags found "
-            f"{percent(noise['flagged']['recall'])} of them, and {percent(noise['flagged']['precision'])} of the flags "
-            "are right."
-        )
-    else:
-        found.append(f"The answer is known here{kind}: {noise['noisy']:,} samples are corrupted.")
-    return found
-
-
-def _estimated(run: "Run") -> list[str]:
-    """What the run found out about the data and about itself, without clean labels."""
-    found = []
-    if "noise_rate" in run.summary:
-        rate = run.summary["noise_rate"]
-        caution = "" if Estimate(**rate).is_unknown else " A model's own mistakes can pass for wrong labels."
-        found.append(stated_rate(rate) + caution)
-    probe = run.summary.get("probe", {})
-    if (seen := probe.get("contradicted")) and probe["chosen"]:
-        found.append(
-            f"After the warm-up, models contradicted {share(seen['trained'])} of the labels they trained on and "
-            f"{share(seen['unseen'])} of those they had not seen: "
-            + (
-                "they do not learn labels by heart, so the model judged its own samples."
-                if probe["reach"] == "in-sample"
-                else "they learn labels by heart, so every sample was judged by models that never trained on it."
-            )
-        )
-    return found
-
-
-def facts(run: "Run") -> list[Fact]:
+def facts(run: "Run") -> list[tuple[str, str]]:
     """The run at a glance."""
     summary, fit = run.summary, run.config["fit"]
-    accuracy = summary.get("test_accuracy")
     found = [
-        Fact("Data", data_name(run), f"{summary['samples']:,} training samples, {len(run.class_names):,} classes"),
-        Fact("Method", run.method, describe_method(run.method)),
+        ("Data", f"{data_name(run)}: {summary['samples']:,} training samples, {len(run.class_names):,} classes"),
+        ("Method", ", ".join(filter(None, (run.method, describe_method(run.method))))),
     ]
-    if accuracy is not None:
-        unsure = "" if "noise" in summary else "against held-out labels that may be wrong too"
-        found.append(Fact("Test accuracy", percent(accuracy), unsure or "on held-out samples"))
     if figures.drops(run):
-        dropped = summary["dropped"]
-        note = f"{share(dropped / summary['samples'])} of the samples, in the last epoch"
-        found.append(Fact("Dropped", f"{dropped:,}", note))
-        found.append(Fact("Flagged", f"{summary['flagged']:,}", "dropped, and contradicted by the model throughout"))
-    found.append(Fact("Training", f"{summary['epochs']} epochs", f"{duration(summary['seconds'])}, seed {fit['seed']}"))
+        found.append(("Dropped", f"{summary['dropped']:,} ({share(summary['dropped'] / summary['samples'])})"))
+    found.append(("Training", f"{summary['epochs']} epochs, {duration(summary['seconds'])}, seed {fit['seed']}"))
     return found
 
 
@@ -275,27 +235,6 @@ def comparison(runs: "list[Run]") -> Table:
     )
 
 
-def suspects(run: "Run") -> list[Suspect]:
-    """The top of the list."""
-    found = []
-    for issue in run.issues.head(LISTED).to_dict("records"):
-        exhibit = run.exhibits.get(issue["row"])
-        picture = None if exhibit is None else exhibit.picture
-        found.append(
-            Suspect(
-                rank=issue["rank"],
-                id=issue["id"],
-                given=issue["given_label"],
-                suggested=issue["suggested_label"],
-                suspicion=suspicion(issue["suspicion"]),
-                reason=issue["reason"],
-                picture="" if picture is None else data_uri(picture),
-                pixelated=picture is not None and max(Image.open(io.BytesIO(picture)).size) <= PIXELATED,
-            )
-        )
-    return found
-
-
 def charts(run: "Run", others: "list[Run]") -> Iterator[Chart]:
     """The charts that this run has something to show in."""
     runs = [run, *others]
@@ -305,6 +244,16 @@ def charts(run: "Run", others: "list[Run]") -> Iterator[Chart]:
         f"{each.method} {percent(each.summary['test_accuracy'])}" for each in runs if "test_accuracy" in each.summary
     )
     unsure = "" if "noise" in run.summary else " The held-out labels may be wrong too."
+    estimate = run.summary.get("noise_rate")
+    known = f", of {percent(run.summary['noise']['noisy'] / n)} that are" if "noise" in run.summary else ""
+    yield from _chart(
+        "noise",
+        "How many labels are wrong",
+        ("The bar around the estimate is its 90% range. " if estimate else "")
+        + "Dropping is cautious and goes further than the noise; a flag says that the model contradicts the label.",
+        f"Bar chart of shares of the training labels: {share(run.summary['flagged'] / n)} flagged{known}.",
+        figures.noise_range(run),
+    )
     yield from _chart(
         "accuracy",
         "Test accuracy",
@@ -358,48 +307,72 @@ def charts(run: "Run", others: "list[Run]") -> Iterator[Chart]:
     )
 
 
-def _chart(name: str, title: str, caption: str, alt: str, figure: Figure | None) -> Iterator[Chart]:
-    if figure is not None:
+def _chart(name: str, title: str, caption: str, alt: str, drawing: figures.Drawing | None) -> Iterator[Chart]:
+    if drawing is not None:
         # Matplotlib escapes the texts in its SVG.
-        yield Chart(name, title, caption, alt, Markup(figures.svg(figure, f"chart-{name}")))
+        svg = Markup(figures.svg(drawing.figure, f"chart-{name}"))
+        yield Chart(name, title, caption, alt, svg, embedded(figures.readings(drawing)))
 
 
-def classes(run: "Run") -> list[ClassRow]:
-    """The classes, those with most suspects first."""
-    training = run.samples[run.samples["split"] == "train"]
-    counted = training.groupby("given_label", sort=False)["flagged"].agg(["size", "sum"])
-    rows = [(name, int(counted["size"].get(name, 0)), int(counted["sum"].get(name, 0))) for name in run.class_names]
-    rows.sort(key=lambda row: -row[2])
-    highest = max((flagged / samples for _, samples, flagged in rows if samples), default=0.0)
-    return [
-        ClassRow(
-            name,
-            samples,
-            flagged,
-            share(flagged / samples) if samples else DASH,
-            round(100 * flagged / samples / highest, 1) if samples and highest else 0.0,
+def classes(run: "Run") -> list[Health]:
+    """The classes, those with the largest share of suspects first."""
+    samples = run.samples
+    training, held_out = (samples[samples["split"] == split] for split in ("train", "test"))
+    right = (held_out["suggested_label"] == held_out["given_label"]).groupby(held_out["given_label"]).mean().to_dict()
+    confused: dict[str, str] = {}
+    for pair in reversed(_counted_pairs(run)):
+        confused[pair.given] = pair.suggested
+    by_name = {found.name: found for found in _health(training, "given_label")}
+    rows = [
+        replace(
+            by_name.get(name, Health(name, number, 0, 0, 0)),
+            number=number,
+            accuracy=right.get(name),
+            confused=confused.get(name, ""),
         )
-        for name, samples, flagged in rows
+        for number, name in enumerate(run.class_names)
+    ]
+    return sorted(rows, key=lambda row: (-row.flagged_share, -row.flagged))
+
+
+def groups(run: "Run") -> list[Health]:
+    """The groups that were named, those of which most is dropped first."""
+    samples = run.samples
+    if "group" not in samples.columns:
+        return []
+    found = _health(samples[samples["split"] == "train"], "group")
+    return sorted(found, key=lambda row: (-row.dropped_share, -row.samples))
+
+
+def _health(training: "pd.DataFrame", column: str) -> list[Health]:
+    counted = training.groupby(column, sort=False)[["flagged", "dropped"]].agg(["size", "sum"])
+    return [
+        Health(str(name), -1, int(row["flagged", "size"]), int(row["flagged", "sum"]), int(row["dropped", "sum"]))
+        for name, row in counted.iterrows()
     ]
 
 
 def pairs(run: "Run") -> list[Pair]:
     """The most frequent confusions among the flagged."""
+    return _counted_pairs(run)[:PAIRS]
+
+
+def _counted_pairs(run: "Run") -> list[Pair]:
     issues = run.issues
     counted = Counter(zip(issues["given_label"], issues["suggested_label"], strict=True))
     ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-    return [Pair(given, suggested, count) for (given, suggested), count in ranked if suggested][:PAIRS]
+    return [Pair(given, suggested, count) for (given, suggested), count in ranked if suggested]
 
 
 def files(run: "Run") -> list[tuple[str, str, str]]:
     """What is in the folder: name, purpose, size. The report itself is left out, so as not to depend on itself."""
     found = []
-    for name, purpose in FILES.items():
-        path = run.path / name
-        if path.is_dir():
-            found.append((f"{name}/", purpose, ""))
-        elif path.exists():
-            found.append((name, purpose, size(path.stat().st_size)))
+    for pattern, purpose in FILES.items():
+        for path in sorted(run.path.glob(pattern)):
+            folder = path.is_dir()
+            found.append(
+                (f"{path.name}/" if folder else path.name, purpose, "" if folder else size(path.stat().st_size))
+            )
     return found
 
 
@@ -421,69 +394,9 @@ def settings(run: "Run") -> list[tuple[str, str]]:
     return [(name.replace("_", " "), DASH if value is None else str(value)) for name, value in flat.items()]
 
 
-def data_uri(picture: bytes) -> str:
-    """A picture for the page."""
-    return f"data:{media_type(picture)};base64,{base64.b64encode(picture).decode()}"
-
-
 def describe_method(name: str) -> str:
     """A method in a line, if it is one of ours."""
     return METHODS[name].summary if name in METHODS else ""
-
-
-def percent(value: float | None) -> str:
-    """A measured share, to a tenth of a percent."""
-    return DASH if value is None else f"{100 * value:.1f}%"
-
-
-def share(value: float) -> str:
-    """A share in a sentence: whole percents, unless there are few of them.
-
-    >>> share(0.393), share(0.0042)
-    ('39%', '0.4%')
-    """
-    return f"{value:.0%}" if value == 0 or value >= 0.0995 else f"{value:.1%}"
-
-
-def suspicion(value: float) -> str:
-    """Three digits, rounded down: only what is certain is 1.
-
-    >>> suspicion(0.99998)
-    '0.999'
-    """
-    return DASH if math.isnan(value) else f"{math.floor(value * 1000) / 1000:.3f}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people.
-
-    >>> duration(14.7), duration(150), duration(4000)
-    ('15 s', '2 min 30 s', '1 h 6 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s" if whole else "under a second"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def size(count: int) -> str:
-    """Bytes for people.
-
-    >>> size(540), size(78781)
-    ('540 B', '79 kB')
-    """
-    value = float(count)
-    for unit in ("B", "kB", "MB"):
-        if value < 999.5:
-            return f"{value:.0f} {unit}" if value >= 9.95 or unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} GB"
-
-
-def _capital(name: str) -> str:
-    return name[:1].upper() + name[1:]
 
 
 def _accuracy(run: "Run") -> str:

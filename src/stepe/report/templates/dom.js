@@ -1,0 +1,23 @@
+"use strict";
+// Nothing here makes markup out of strings: whatever comes from the data enters the page as text.
+
+const page = JSON.parse(document.getElementById("data").textContent);
+
+function element(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name in made) made[name] = value;
+    else if (value !== undefined) made.setAttribute(name, value);
+  }
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+const byId = (id) => document.getElementById(id);
+const nameOf = (number) => (number < 0 ? "?" : page.names[number]);
+const isClass = (number) => number >= 0 && number < page.classes;
+
+// A name from the data, in its own direction; long ones are cut by the style sheet and told in full on hover.
+function named(number, className = "") {
+  return element("bdi", { className: `name ${className}`, textContent: nameOf(number), title: nameOf(number) });
+}
