@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from stepe import Truth
 
+collect_ignore_glob = ["*conftest.py"]
+"""they hold no examples to run, and pytest would take several of one name for each other"""
+
 
 @dataclass(frozen=True)
 class Blobs:

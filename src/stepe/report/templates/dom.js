@@ -13,6 +13,7 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
+const thousands = (count) => count.toLocaleString("en");
 const byId = (id) => document.getElementById(id);
 const nameOf = (number) => (number < 0 ? "?" : page.names[number]);
 const isClass = (number) => number >= 0 && number < page.classes;

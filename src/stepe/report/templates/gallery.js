@@ -59,8 +59,8 @@ class Gallery {
     this.made = 0;
     this.active = null;
     const all = page.suspects.length;
-    byId("shown").textContent =
-      this.view.length === all ? `${all.toLocaleString("en")} shown` : `${this.view.length} of ${all} shown`;
+    const some = this.view.length === all ? "" : `${thousands(this.view.length)} of `;
+    byId("shown").textContent = `${some}${thousands(all)} shown`;
     byId("nobody").hidden = this.view.length > 0;
     byId("clear").hidden = !(given.value || suggested.value || decision.value || search.value);
     this.more();
@@ -93,7 +93,7 @@ class Gallery {
     card.dataset.verdict = decision?.verdict ?? "";
     const said = card.querySelector(".verdict");
     said.replaceChildren();
-    if (decision) said.append(`${decision.verdict} `, ...(decision.label === null ? [] : [named(decision.label)]));
+    if (decision) said.append(decision.verdict, ...(decision.label === null ? [] : [": ", named(decision.label)]));
   }
 
   markAll() {
@@ -214,9 +214,13 @@ function makeCard(suspect, decide) {
       "p",
       { className: "labels" },
       named(suspect.given, "given"),
-      element("span", { "aria-hidden": "true", textContent: " → " }),
-      element("span", { className: "unseen", textContent: "might be " }),
-      named(suspect.suggested, "suggested"),
+      element(
+        "span",
+        { className: "to" },
+        element("span", { "aria-hidden": "true", textContent: "→" }),
+        element("span", { className: "unseen", textContent: " might be " }),
+        named(suspect.suggested, "suggested"),
+      ),
     ),
     element(
       "p",

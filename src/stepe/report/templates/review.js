@@ -40,11 +40,12 @@ function review() {
     const [accepted, kept, relabelled, unsure] = ["accepted", "kept", "relabelled", "unsure"].map(count);
     const sure = accepted + kept + relabelled;
     byId("reviewed").value = decided.size;
+    const all = thousands(page.suspects.length);
     byId("progress").textContent = decided.size
-      ? `${decided.size} of ${page.suspects.length} reviewed: ${accepted} accepted, ${relabelled} relabelled, ` +
-        `${kept} kept, ${unsure} unsure` +
+      ? `${thousands(decided.size)} of ${all} reviewed: ${accepted} accepted, ${relabelled} relabelled, ${kept} kept, ` +
+        `${unsure} unsure` +
         (sure ? `; ${accepted + relabelled} of ${sure} labels were wrong` : "")
-      : `None of ${page.suspects.length} reviewed yet`;
+      : `None of ${all} reviewed yet`;
     byId("export").disabled = byId("undo").disabled = decided.size === 0;
     byId("not-kept").hidden = decisions.kept;
   }
