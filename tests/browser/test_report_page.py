@@ -2,7 +2,9 @@
 
 import csv
 import io
+import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,24 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return stepe.clean(frame, label="label", text="text", id="key", rho_max=0.2, epochs=8, out=out, device="cpu")
 
 
+@pytest.fixture(scope="module")
+def wordy(hostile: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The same, with as much to say as there can be."""
+    path = tmp_path_factory.mktemp("runs") / "wordy"
+    shutil.copytree(hostile.path, path)
+    found = {"precision": 0.98, "recall": 0.97, "f1": 0.97}
+    noise = {"noisy": 43_210, "auroc": 0.99, "dropped": found, "flagged": found}
+    rate = {"rate": 0.126, "low": 0.1, "high": 0.153}
+    summary = hostile.summary | {"noise_rate": rate, "noise": noise, "samples": 12_345_678, "flagged": 1_234_567}
+    (path / "summary.json").write_text(json.dumps(summary))
+    (path / "history.jsonl").write_text("".join(json.dumps(row | found) + "\n" for row in hostile.history))
+    samples = hostile.samples
+    flagged = samples["flagged"] & ((samples["given_label"] == HOSTILE[0]) | (samples["rank"] < 3))
+    samples.assign(flagged=flagged).to_parquet(path / "samples.parquet")
+    Run(path).report()
+    return Run(path)
+
+
 def report(run: Run) -> Path:
     return run.path / "report.html"
 
@@ -82,7 +102,7 @@ def test_the_report_opens_without_an_error_and_without_any_request(name, scheme,
     assert opened.requests == [report(run).resolve().as_uri()]
 
 
-@pytest.mark.parametrize("name", ["digits", "hostile"])
+@pytest.mark.parametrize("name", ["digits", "hostile", "wordy"])
 def test_headline_and_twelve_suspects_are_in_the_first_screen(name, request, open_page) -> None:
     page = open_page(report(request.getfixturevalue(name))).page
 

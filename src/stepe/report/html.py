@@ -130,8 +130,8 @@ def render(run: "Run") -> str:
     )
     environment.filters |= {"thousands": "{:,}".format, "percent": percent, "share": share, "suspicion": suspicion}
     others = run.others
-    found = suspects(run)
-    names = all_names(run)
+    found, names = suspects(run), all_names(run)
+    by_class, by_pair = classes(run), pairs(run)
     script = "\n".join(_template(name) for name in SCRIPTS)
     data = {
         "run": run_digest(run),
@@ -159,12 +159,12 @@ def render(run: "Run") -> str:
         numbers={name: i for i, name in enumerate(names)},
         flagged=run.summary["flagged"],
         charts=list(charts(run, others)),
-        classes=classes(run)[:CLASSES],
-        worst=[each for each in classes(run)[:WORST] if each.flagged],
+        classes=by_class[:CLASSES],
+        worst=[each for each in by_class[:WORST] if each.flagged],
         class_count=len(run.class_names),
         groups=groups(run)[:GROUPS],
-        pairs=pairs(run),
-        confused=pairs(run)[:CONFUSED],
+        pairs=by_pair,
+        confused=by_pair[:CONFUSED],
         files=files(run),
         first_files=FIRST_FILES,
         command=run.config["environment"]["command"],

@@ -42,8 +42,8 @@ function review() {
     byId("reviewed").value = decided.size;
     const all = thousands(page.suspects.length);
     byId("progress").textContent = decided.size
-      ? `${thousands(decided.size)} of ${all} reviewed: ${accepted} accepted, ${relabelled} relabelled, ${kept} kept, ` +
-        `${unsure} unsure` +
+      ? `${thousands(decided.size)} of ${all} reviewed: ${accepted} accepted, ${relabelled} relabelled, ` +
+        `${kept} kept, ${unsure} unsure` +
         (sure ? `; ${accepted + relabelled} of ${sure} labels were wrong` : "")
       : `None of ${all} reviewed yet`;
     byId("export").disabled = byId("undo").disabled = decided.size === 0;
@@ -52,10 +52,9 @@ function review() {
 
   function exportDecisions() {
     const csv = reviewedCsv(page.suspects, decisions.current());
-    const link = element("a", { href: URL.createObjectURL(new Blob([csv], { type: "text/csv" })), download: "reviewed.csv" });
-    document.body.append(link);
-    link.click();
-    link.remove();
+    const address = URL.createObjectURL(new Blob([csv], { type: "text/csv" }));
+    element("a", { href: address, download: "reviewed.csv" }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 60_000);
     decisions.exported = decisions.log.length;
     byId("exported").hidden = false;
   }
