@@ -67,6 +67,11 @@ class Estimate:
         return self == UNKNOWN
 
     @property
+    def is_vague(self) -> bool:
+        """Whether the range is too wide for the rate to mean anything."""
+        return self.high - self.low > VAGUE
+
+    @property
     def drop_max(self) -> float:
         """The same margin above it as above a known rate, but less above a small one: of clean labels hardly any go.
 
@@ -93,7 +98,7 @@ def stated_rate(found: dict[str, float]) -> str:
     if Estimate(**found).is_unknown:
         return "The model learned too little to say how many labels are wrong; give it more epochs, or more data."
     span = f"{found['low']:.0%} to {found['high']:.0%}"
-    if found["high"] - found["low"] > VAGUE:
+    if Estimate(**found).is_vague:
         return f"How many labels are wrong cannot be told: the model explains too few of them (90% range: {span})."
     return f"About {found['rate']:.0%} of the labels are estimated to be wrong (90% range: {span})."
 

@@ -46,7 +46,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Run:
         }
     )
     out = tmp_path_factory.mktemp("runs") / "hostile"
-    return stepe.clean(frame, label="label", text="text", id="key", rho_max=0.2, epochs=8, out=out, device="cpu")
+    layout = {"label": "label", "text": "text", "id": "key"}
+    return stepe.clean(frame, **layout, rho_max=0.2, probe="in-sample", epochs=8, out=out, device="cpu")
 
 
 @pytest.fixture(scope="module")

@@ -26,9 +26,11 @@ def headline(run: "Run") -> str:
         return f"{_capital(run.method)} ends with all {n:,} labels kept, so it does not say which look wrong."
     if estimate is not None and estimate.is_unknown:
         return f"Too little was learned to say which of the {n:,} labels look wrong."
-    if estimate is not None and estimate.rate >= 0.005:
+    if estimate is not None and (estimate.is_vague or estimate.rate >= 0.005):
         about = f"About {estimate.rate:.0%} of {n:,} labels look wrong ({span(estimate)})"
-        return f"{about}; {flagged:,} flagged{_where(run)}." if flagged else f"{about}, but none stands out."
+        if estimate.is_vague:
+            about = f"How many of {n:,} labels are wrong cannot be told ({span(estimate)})"
+        return f"{about}; {flagged:,} flagged{_where(run)}." if flagged else f"{about}; none stands out."
     if not flagged:
         return f"None of the {n:,} labels looks wrong."
     return f"{flagged:,} of {n:,} labels look{'s' if flagged == 1 else ''} wrong ({share(flagged / n)}){_where(run)}."
@@ -73,12 +75,16 @@ def findings(run: "Run") -> list[str]:
     elif noise is not None:
         found.append(f"The answer is known here{kind}: {noise['noisy']:,} samples are corrupted.")
     if rate := run.summary.get("noise_rate"):
-        found.append(
-            "Give it more epochs, or more data."
-            if Estimate(**rate).is_unknown
-            else "The range is the 90% one. A model's own mistakes can pass for wrong labels."
-        )
+        found.append(_caution(Estimate(**rate)))
     return found
+
+
+def _caution(estimate: Estimate) -> str:
+    if estimate.is_unknown:
+        return "Give it more epochs, or more data."
+    if estimate.is_vague:
+        return "The range is the 90% one. The model explains too few of the labels."
+    return "The range is the 90% one. A model's own mistakes can pass for wrong labels."
 
 
 def who_judged(run: "Run") -> str:

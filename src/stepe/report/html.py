@@ -250,7 +250,7 @@ def charts(run: "Run", others: "list[Run]") -> Iterator[Chart]:
         "noise",
         "How many labels are wrong",
         ("The bar around the estimate is its 90% range. " if estimate else "")
-        + "Dropping is cautious and goes further than the noise; a flag says that the model contradicts the label.",
+        + "Dropping is cautious and goes further than the noise; a flag says that the model doubts the label.",
         f"Bar chart of shares of the training labels: {share(run.summary['flagged'] / n)} flagged{known}.",
         figures.noise_range(run),
     )
