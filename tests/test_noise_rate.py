@@ -137,10 +137,17 @@ def test_a_range_that_says_nothing_is_not_stated_as_a_rate():
 
 
 def test_more_than_half_is_dropped_only_on_good_evidence():
-    assert Estimate(0.6, 0.5, 0.7).drop_max == pytest.approx(0.65)
+    assert Estimate(0.6, 0.5, 0.7).drop_max == pytest.approx(0.675)
     assert Estimate(0.6, 0.1, 0.8).drop_max == 0.5
     assert Estimate(0.9, 0.8, 1.0).drop_max == 0.8
-    assert Estimate(0.02, 0.0, 0.1).drop_max == pytest.approx(0.025)
+
+
+def test_an_unsure_estimate_drops_a_little_more_but_next_to_nothing_of_clean_labels():
+    assert Estimate(0.4, 0.3, 0.4).drop_max == pytest.approx(0.45)
+    assert Estimate(0.4, 0.3, 0.5).drop_max == pytest.approx(0.475)
+    assert Estimate(0.02, 0.0, 0.02).drop_max == pytest.approx(0.025)
+    assert Estimate(0.02, 0.0, 0.3).drop_max == pytest.approx(0.03)
+    assert Estimate(0.0, 0.0, 1.0).drop_max == 0
 
 
 @pytest.mark.parametrize("classes", [2, 10])

@@ -73,13 +73,16 @@ class Estimate:
 
     @property
     def drop_max(self) -> float:
-        """The same margin above it as above a known rate, but less above a small one: of clean labels hardly any go.
+        """A margin above it as above a known rate, and a quarter of the way up its range, for it may be too low.
+
+        Less above a small one: of clean labels hardly any go.
 
         >>> Estimate(0.4, 0.35, 0.45).drop_max, Estimate(0.0, 0.0, 0.01).drop_max
-        (0.45, 0.0)
+        (0.4625, 0.0)
         """
         cap = CAP_OF_ESTIMATE if self.low > self.rate / 2 else CAP
-        return min(cap, self.rate + min(MARGIN, self.rate / 4))
+        little = self.rate / 4
+        return min(cap, self.rate + min(MARGIN, little) + min((self.high - self.rate) / 4, little))
 
     def to_json(self) -> dict[str, Any]:
         """For checkpoints and summaries."""
