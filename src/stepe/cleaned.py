@@ -43,7 +43,8 @@ def write_cleaned(run: Run | str | Path, mode: Mode = "mark", *, out: str | Path
     Args:
         run: a finished run, or its folder.
         mode: ``"mark"`` adds columns that say which labels look wrong and what they might be, ``"drop"`` leaves those
-            rows out, ``"relabel"`` gives them the suggested label. What a person has decided in a review stands.
+            rows out, ``"relabel"`` gives them the suggested label. What people have decided in a review is carried
+            out in all three: such a row has the label they chose, and is no suspect any more.
         out: another file to write.
     """
     run = run if isinstance(run, Run) else Run(run)
@@ -68,7 +69,8 @@ def verdicts(samples: "pd.DataFrame") -> "pd.DataFrame":
     """What becomes of each sample: ``row``, ``action`` and ``label``.
 
     ``keep`` leaves the row alone; ``suspect`` is advice, which a mode marks, drops or relabels; ``relabel`` was decided
-    by a person in a review, and stands in every mode but marking. A review also clears a suspect (``kept``).
+    by a person in a review, and is carried out in every mode. A review also clears a suspect (``kept``); one that
+    people are not sure about stays one.
     """
     import pandas as pd
 
@@ -78,7 +80,7 @@ def verdicts(samples: "pd.DataFrame") -> "pd.DataFrame":
     settled = status.isin(["accepted", "relabelled"])
     suspect = samples["flagged"].astype(bool) & ~settled & (status != "kept")
     action = pd.Series("keep", samples.index).mask(suspect, "suspect").mask(settled, "relabel")
-    better = suggested.mask((status == "relabelled") & (reviewed != ""), reviewed)
+    better = suggested.mask(settled & (reviewed != ""), reviewed)
     # Without a prediction there is nothing to suggest: the label stays.
     label = given.mask((suspect | settled) & (better != ""), better)
     return pd.DataFrame({"row": samples["row"], "action": action, "label": label})
@@ -165,7 +167,7 @@ class Edits:
         suspicion = samples["suspicion"].astype(float).round(6)
         # A row without a label is no suspect, but what it might be is worth saying.
         given = _text(samples["given_label"])
-        suggested = found["label"].mask((found["action"] == "keep") & (given != ""), "")
+        suggested = found["label"].where(found["action"] == "suspect", "")
         suggested = suggested.mask(given == "", _text(samples["suggested_label"]))
         self._rows = {
             row: _Row(*values)
@@ -181,12 +183,12 @@ class Edits:
         known = self._rows[row]
         if known.given and not same_label(found, known.given):
             raise self.changed(f"row {row} (counted from 0) has the label {str(found)!r} and had {known.given!r}")
-        if self.mode == "mark":
-            suspicion = None if math.isnan(known.suspicion) else float(known.suspicion)
-            return Edit(marks=(known.action != "keep", known.suggested, suspicion))
         if known.action == "suspect" and self.mode == "drop":
             return Edit(dropped=True)
-        return Edit(label=known.label if known.label != known.given else None)
+        suspicion = None if math.isnan(known.suspicion) else float(known.suspicion)
+        marks = (known.action == "suspect", known.suggested, suspicion)
+        advice = known.action == "suspect" and self.mode == "mark"
+        return Edit(label=None if advice or known.label == known.given else known.label, marks=marks)
 
     def check_length(self, rows: int) -> None:
         """All samples of the run must have been met."""

@@ -22,11 +22,13 @@ from torch import Tensor
 
 from stepe import checkpoint
 from stepe.data.samples import TensorSamples
+from stepe.decisions import Decisions, Key
 from stepe.environment import describe_environment
 from stepe.errors import InputError, RunError
 from stepe.exhibits import Exhibit, clean_examples, read_exhibits, worth_showing, write_exhibits
 from stepe.files import TEMPORARY, plain, replacing, reporting, sweep, write_text
 from stepe.issues import COLUMNS, Names, class_name, held_out_table, training_table
+from stepe.spreadsheet import escape_texts
 from stepe.trace import Trace
 from stepe.training import Result, Row, Training
 
@@ -149,7 +151,8 @@ class RunFolder:
         with replacing(self.path / "samples.parquet") as temporary:
             samples.to_parquet(temporary, index=False)
         with replacing(self.path / "issues.csv") as temporary:
-            samples.loc[samples["flagged"], list(COLUMNS)].sort_values("rank").to_csv(temporary, index=False)
+            issues = samples.loc[samples["flagged"], list(COLUMNS)].sort_values("rank")
+            escape_texts(issues).to_csv(temporary, index=False)
         if self.about.exhibits is not None:
             shown = worth_showing(samples, pictured=self.about.pictured)
             write_exhibits(self.path, self.about.exhibits(shown))
@@ -270,14 +273,32 @@ class Run:
 
     @cached_property
     def samples(self) -> "pd.DataFrame":
-        """Every sample, in the order of the source's splits."""
+        """Every sample, in the order of the source's splits.
+
+        What people have decided by the time it is read stands in ``status`` and ``reviewed_label``.
+        """
         import pandas as pd
 
         self.check_finished()
         try:
-            return pd.read_parquet(self.path / "samples.parquet")
+            samples = pd.read_parquet(self.path / "samples.parquet")
         except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
             raise RunError(f"{self.path / 'samples.parquet'} cannot be read ({error}); make the run again") from error
+        decided = self.decisions.current()
+        if not decided:
+            return samples
+        found = [decided.get(Key(*key)) for key in zip(samples["split"], samples["row"].tolist(), strict=True)]
+        return samples.assign(
+            status=[
+                before if each is None else each.verdict for before, each in zip(samples["status"], found, strict=True)
+            ],
+            reviewed_label=["" if each is None else each.label or "" for each in found],
+        )
+
+    @property
+    def decisions(self) -> Decisions:
+        """What people have decided about the labels."""
+        return Decisions(self.path)
 
     @property
     def issues(self) -> "pd.DataFrame":

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 import stepe
+from stepe.cli.apply import apply
 from stepe.cli.bench import bench
 from stepe.cli.cleaned import cleaned, mode_of
 from stepe.cli.export import export
@@ -489,5 +490,6 @@ def compare(
 app.command()(reproduce)
 app.command()(bench)
 app.command()(cleaned)
+app.command()(apply)
 app.command()(export)
 app.command()(predict)

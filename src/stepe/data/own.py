@@ -31,6 +31,7 @@ from stepe.data.split import HOLD_OUT
 from stepe.errors import InputError
 from stepe.issues import Names
 from stepe.models.pretrained import check_model
+from stepe.spreadsheet import escape
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -424,11 +425,11 @@ def conflicting_duplicates(collection: Collection) -> list[tuple[str, int, str, 
 
 
 def csv_text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A small table as the text of a CSV file."""
+    """A small table as the text of a CSV file that a spreadsheet shows and does not run."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(rows)
+    writer.writerows([escape(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
     return out.getvalue()
 
 

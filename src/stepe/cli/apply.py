@@ -1,0 +1,41 @@
+"""``stepe apply``: decisions from a file, and the cleaned data that follows from them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from stepe.cli.cleaned import mode_of
+from stepe.cli.runs import RunArgument, open_run
+
+
+def apply(
+    run: RunArgument,
+    reviewed: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Decisions, as a review or report.html exports them (reviewed.csv).",
+            show_default=False,
+        ),
+    ],
+    drop: Annotated[bool, typer.Option("--drop", help="Leave suspicious rows out that nobody settled.")] = False,
+    relabel: Annotated[bool, typer.Option("--relabel", help="Give these the suggested label.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Another file than cleaned.* in the run folder.", show_default=False),
+    ] = None,
+) -> None:
+    """Take over the decisions of a file, and write the input again with the labels that people chose."""
+    from stepe.cleaned import write_cleaned
+    from stepe.decisions import VERDICTS
+    from stepe.reviewed import apply_reviewed
+
+    mode = mode_of(drop=drop, relabel=relabel)
+    opened = open_run(run)
+    count = apply_reviewed(opened, reviewed)
+    told = ", ".join(f"{count[verdict]} {verdict}" for verdict in VERDICTS if count[verdict])
+    console = Console(stderr=True, emoji=False)
+    console.print(f"{count.total()} decisions: {told or 'none'}", highlight=False, soft_wrap=True)
+    typer.echo(str(write_cleaned(open_run(run), mode, out=out)))
