@@ -35,6 +35,7 @@ def samples() -> pd.DataFrame:
             "suspicion": np.random.default_rng(0).permutation(n) / n,
             "dropped": flagged,
             "flagged": flagged,
+            "status": "open",
         }
     )
     order = np.lexsort((-table["suspicion"], ~flagged))

@@ -72,7 +72,8 @@ def media_type(picture: bytes) -> str:
 
 def clean_examples(samples: "pd.DataFrame") -> "pd.DataFrame":
     """The few training samples of each class whose label can be trusted most, those first."""
-    kept = samples[(samples["split"] == "train") & ~samples["dropped"] & ~samples["flagged"]]
+    relabelled = samples["status"].isin(["accepted", "relabelled"])
+    kept = samples[(samples["split"] == "train") & ~samples["dropped"] & ~samples["flagged"] & ~relabelled]
     by_class = kept.sort_values("suspicion", kind="stable").groupby("given_label", sort=False)
     return by_class.head(max(1, min(EXAMPLES, ALL_EXAMPLES // max(1, by_class.ngroups))))
 

@@ -46,6 +46,10 @@ class Names:
     split: str = "train"
     groups: list[str] | None = None
     """what each belongs to, where that was said"""
+    given: list[str] | None = None
+    """the labels as the data has them, where people decided otherwise and training follows them"""
+    status: list[str] | None = None
+    """what they decided"""
 
     @classmethod
     def numbered(cls, n: int, split: str = "train") -> "Names":
@@ -137,7 +141,7 @@ def _table(
     if seen.confidence is not None:
         predicted = [-1 if unknown else p for p, unknown in zip(predicted, np.isnan(confidence), strict=True)]
     suggested = [class_name(p, class_names) for p in predicted]
-    given = [class_names[label] for label in labels.tolist()]
+    given = names.given or [class_names[label] for label in labels.tolist()]
     order = np.lexsort((np.arange(n), -np.nan_to_num(suspicion, nan=2.0), ~flagged.numpy()))
     rank = np.empty(n, dtype=np.int64)
     rank[order] = np.arange(1, n + 1)
@@ -165,7 +169,7 @@ def _table(
                 strict=True,
             )
         ],
-        "status": ["open"] * n,
+        "status": names.status or ["open"] * n,
         **({} if names.groups is None else {"group": names.groups}),
     }
 

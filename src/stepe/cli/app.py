@@ -42,7 +42,7 @@ EXIT_INTERRUPTED = 130
 # Options that a resumed run may be given again, as long as they are the ones it was started with.
 RESUMED = (
     *("label", "text", "image", "features", "id", "trusted", "group", "split_by", "holdout", "test", "encoding"),
-    *("image_size", "model"),
+    *("image_size", "model", "decisions"),
     *("method", "noise", "epochs", "warmup", "rho_max", "probe", "noise_rate", "min_keep", "seed", "device"),
 )
 METHOD_NAMES = ", ".join(METHODS)
@@ -252,6 +252,10 @@ def clean(
             show_default=False,
         ),
     ] = None,
+    decisions: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="Train with what people decided about this earlier run.", show_default=False),
+    ] = None,
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Continue an interrupted run.", show_default=False)
     ] = None,
@@ -292,6 +296,7 @@ def clean(
     started: list[Path] = []
     warmup_given = _number_or_auto(warmup, "--warmup", int)
     rho_max_given = _number_or_auto(rho_max, "--rho-max", float)
+    reviewed = None if decisions is None else run_path(decisions)
 
     def work(follow: Any) -> stepe.Run:
         if resume is not None:
@@ -301,7 +306,7 @@ def clean(
                 raise InputError(f"--out {out} is not the run that --resume {resume} names; leave --out away")
             if compare is not None:
                 raise InputError("--compare and --no-compare were settled when the run began; leave them away")
-            values = context.params | {"warmup": warmup_given, "rho_max": rho_max_given}
+            values = context.params | {"warmup": warmup_given, "rho_max": rho_max_given, "decisions": reviewed}
             insisted = {name: value for name, value in values.items() if _typed(context, name)}
             return recipe.resume(
                 path, say=say, follow=follow, **{name: insisted[name] for name in insisted if name in RESUMED}
@@ -337,6 +342,7 @@ def clean(
             device=device,
             data_dir=data_dir,
             compare=compare,
+            decisions=reviewed,
             say=say,
             follow=follow,
         )

@@ -30,6 +30,7 @@ from stepe.methods import METHODS, Task, make_method, method_class
 from stepe.models.build import build
 from stepe.models.pretrained import check_model
 from stepe.randomness import Stream, seeded
+from stepe.recipes.decided import Review, stated
 from stepe.run import About, Run, RunFolder, new_run_path, read_config
 from stepe.schedule import check_epochs
 from stepe.training import Observer, cross_entropy, find_device
@@ -118,6 +119,10 @@ class Request(Layout):
     """whether the held-out labels, too, can be wrong"""
     duplicates: int = 0
     """samples whose very input also stands under another label; ``duplicates.csv`` lists them"""
+    decisions: str | None = None
+    """an earlier run, on whose labels people have decided"""
+    decisions_until: int = 0
+    """the last entry of its log that counts"""
 
     @classmethod
     def read(cls, saved: dict[str, Any]) -> "Request":
@@ -164,6 +169,7 @@ def clean(
     device: str = "auto",
     data_dir: str | Path | None = None,
     compare: bool | None = None,
+    decisions: "Run | str | Path | None" = None,
     resume: bool = False,
     say: Callable[[str], None] = lambda message: None,
     follow: Follow | None = None,
@@ -202,6 +208,7 @@ def clean(
         out: the run folder; by default ``runs/<data>-<n>``.
         data_dir: where CIFAR-N lies; else it is looked for in ``$STEPE_DATA`` and a cache folder, else downloaded.
         compare: whether plain training and, where clean labels are known, the oracle are trained too.
+        decisions: an earlier run of this data that people have reviewed: their labels are trained on, and trusted.
         resume: continue what is in ``out``, called with the same arguments.
         say: is told what a person should know.
         follow: makes an observer that shows the progress of a run.
@@ -239,7 +246,9 @@ def clean(
         noise = noise or DEFAULT_NOISE
     elif noise == "none":
         noise = None  # nothing to plant; whether the labels are right is not known
-    source = _prepare(source, noise, seed)
+    out = Path(out) if out is not None else default_out(source.name if in_memory else str(data))
+    review = None if decisions is None else _review(decisions, out, resume=resume)
+    source = _prepare(source, noise, seed, review, say)
     request = Request(
         name=source.name,
         data=source.reference,
@@ -257,12 +266,13 @@ def clean(
         kind=source.kind,
         held_out_noisy=source.held_out_noisy,
         duplicates=source.duplicates,
+        decisions=None if review is None else str(review.run.path.resolve()),
+        decisions_until=0 if review is None else review.until,
         **{option.name: getattr(layout, option.name) for option in fields(Layout)},
     )
     _check_options(request, rho_max=rho_max, warmup=warmup, min_keep=min_keep or None)
     _check_methods(request, source)
-    out = Path(out) if out is not None else default_out(source.name if in_memory else str(data))
-    return _carry_out(request, source, out, resume=resume, say=say, follow=follow)
+    return _carry_out(request, source, out, resume=resume, say=say, follow=follow, review=review)
 
 
 def _names(features: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -294,6 +304,8 @@ def resume(
         changed["features"] = list(_names(changed["features"]) or ()) or None
     if changed.get("test") is not None:
         changed["test"] = resolved(changed["test"])
+    if changed.get("decisions") is not None:
+        changed["decisions"] = str(Path(changed["decisions"]).resolve())
     if "device" in changed and find_device(changed["device"]) == find_device(request.device):
         del changed["device"]
     different = [f"{key} was {saved[key]!r}, not {value!r}" for key, value in changed.items() if saved[key] != value]
@@ -304,8 +316,9 @@ def resume(
         )
     folder = None if request.data_dir is None else Path(request.data_dir)
     source = open_source(saved["data"], say, folder, request, find_device(request.device))
-    source = _prepare(source, request.noise, request.seed)
-    return _carry_out(request, source, path, resume=True, say=say, follow=follow)
+    review = None if request.decisions is None else _review(request.decisions, path, resume=True)
+    source = _prepare(source, request.noise, request.seed, review, say)
+    return _carry_out(request, source, path, resume=True, say=say, follow=follow, review=review)
 
 
 def default_out(data: str) -> Path:
@@ -314,8 +327,26 @@ def default_out(data: str) -> Path:
     return new_run_path((name.strip(".") or Path(data).resolve().name or "data").replace(":", "-"))
 
 
-def _prepare(source: Source, noise: str | None, seed: int) -> Source:
-    return source if noise is None else source.planted(Noise.parse(noise), seed)
+def _prepare(source: Source, noise: str | None, seed: int, review: Review | None, say: Callable[[str], None]) -> Source:
+    if noise is not None:
+        source = source.planted(Noise.parse(noise), seed)
+    if review is None:
+        return source
+    say(stated(review.decisions))
+    return review.carry_out(source)
+
+
+def _review(decisions: Run | str | Path, out: Path, *, resume: bool) -> Review:
+    """What was decided by now; by whoever resumes, what had been when the run began."""
+    run = decisions if isinstance(decisions, Run) else Run(decisions)
+    if not resume or not (out / "config.json").exists():
+        return Review.of(run)
+    begun = read_config(out)["request"]
+    if begun.get("decisions") != str(run.path.resolve()):
+        raise RunError(
+            f"{out} was started with the decisions of {begun.get('decisions')}, not of {run.path}; resume it as it was"
+        )
+    return Review.of(run, begun["decisions_until"])
 
 
 def _choose_methods(method: str | Sequence[str], source: Source, compare: bool | None) -> tuple[str, ...]:
@@ -374,6 +405,7 @@ def _carry_out(
     resume: bool,
     say: Callable[[str], None],
     follow: Follow | None,
+    review: Review | None,
 ) -> Run:
     device = find_device(request.device)
     preset = _preset(source, request.model)
@@ -401,6 +433,8 @@ def _carry_out(
         folder = RunFolder(path, about)
         _train(request, source, method, preset, description, folder, resume=resume, observers=observers)
     run = Run(out)
+    if review is not None:
+        review.hand_on(run)
     run.report()
     return run
 
