@@ -19,6 +19,7 @@ from stepe.cli.cleaned import cleaned, mode_of
 from stepe.cli.export import export
 from stepe.cli.predict import predict
 from stepe.cli.reproduce import reproduce
+from stepe.cli.review import review
 from stepe.cli.runs import RunArgument, open_run, run_path
 from stepe.errors import InputError, StepeError
 from stepe.methods import METHODS
@@ -496,6 +497,7 @@ def compare(
 app.command()(reproduce)
 app.command()(bench)
 app.command()(cleaned)
+app.command()(review)
 app.command()(apply)
 app.command()(export)
 app.command()(predict)

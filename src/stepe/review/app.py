@@ -1,0 +1,148 @@
+"""The review as a small web application: one page, and a few addresses that it asks for data.
+
+No path in an address leads to a file: what can be had is looked up among things that are known by name.
+"""
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from stepe.cleaned import MODES, write_cleaned
+from stepe.errors import InputError, StepeError
+from stepe.exhibits import media_type
+from stepe.review.guard import App, Guard
+from stepe.review.suspects import Suspects
+from stepe.reviewed import write_reviewed
+from stepe.run import Run
+
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+MOST_ROWS = 200
+"""suspects whose details are sent at once"""
+
+
+def review_app(suspects: Suspects, *, token: str, port: int) -> App:
+    """The application for one run, guarded."""
+    static = {
+        file.name: (file.read_bytes(), TYPES[Path(file.name).suffix])
+        for file in (files("stepe.review") / "static").iterdir()
+        if Path(file.name).suffix in TYPES
+    }
+    exported: dict[str, Path] = {}
+    path = suspects.run.path
+
+    def page(request: Request) -> Response:
+        return serve(request, "review.html")
+
+    def serve(request: Request, name: str = "") -> Response:
+        content, kind = found(static, name or request.path_params["name"])
+        return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
+
+    def describe(request: Request) -> Response:
+        return JSONResponse(suspects.describe() | suspects.state())
+
+    def details(request: Request) -> Response:
+        return JSONResponse(suspects.details(numbers(request.query_params.get("rows", ""))))
+
+    def changes(request: Request) -> Response:
+        return JSONResponse(suspects.state(since=whole(request.query_params.get("since", ""))))
+
+    def picture(request: Request) -> Response:
+        content = suspects.picture(request.path_params["row"])
+        if content is None:
+            raise HTTPException(404, "There is no such picture.")
+        return Response(content, media_type=media_type(content), headers={"cache-control": "private, max-age=86400"})
+
+    async def act(request: Request) -> Response:
+        asked = await body(request)
+        return await run_in_thread(decide, asked)
+
+    def decide(asked: dict[str, Any]) -> Response:
+        suspects.record(asked.get("actions"))
+        return JSONResponse(suspects.state(since=whole(str(asked.get("since", "")))))
+
+    async def export(request: Request) -> Response:
+        asked = await body(request)
+        return await run_in_thread(write, asked)
+
+    def write(asked: dict[str, Any]) -> Response:
+        run = Run(path)  # with what was decided by now
+        match asked:
+            case {"what": "reviewed"}:
+                written = write_reviewed(run)
+            case {"what": "cleaned", "mode": str(mode)} if mode in MODES:
+                written = write_cleaned(run, mode)
+            case _:
+                raise InputError("ask for reviewed, or for cleaned and how")
+        exported[written.name] = written
+        return JSONResponse({"path": str(written), "address": f"/files/{written.name}"})
+
+    def download(request: Request) -> Response:
+        written = found(exported, request.path_params["name"])
+        return FileResponse(written, filename=written.name, media_type="application/octet-stream")
+
+    app = Starlette(
+        routes=[
+            Route("/", page),
+            Route("/static/{name}", serve),
+            Route("/files/{name}", download),
+            Route("/api/suspects", describe),
+            Route("/api/details", details),
+            Route("/api/changes", changes),
+            Route("/api/picture/{row:int}", picture),
+            Route("/api/actions", act, methods=["POST"]),
+            Route("/api/export", export, methods=["POST"]),
+        ],
+        exception_handlers={StepeError: _refused, HTTPException: _refused},
+    )
+    return Guard(app, token=token, port=port)
+
+
+async def run_in_thread(work: Any, asked: dict[str, Any]) -> Response:
+    """Writing waits for the disk, and must not keep others waiting."""
+    from starlette.concurrency import run_in_threadpool
+
+    answer: Response = await run_in_threadpool(work, asked)
+    return answer
+
+
+async def body(request: Request) -> dict[str, Any]:
+    """What was sent, as JSON."""
+    try:
+        asked = json.loads(await request.body())
+    except ValueError as error:
+        raise InputError(f"the request is no JSON: {error}") from error
+    if not isinstance(asked, dict):
+        raise InputError("the request is no JSON object")
+    return asked
+
+
+def found(things: dict[str, Any], name: str) -> Any:
+    """A thing by its name."""
+    if name not in things:
+        raise HTTPException(404, "There is nothing here.")
+    return things[name]
+
+
+def whole(text: str) -> int:
+    """A whole number that somebody sent."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 18):
+        raise InputError(f"{text[:20]!r} is no whole number")
+    return int(text)
+
+
+def numbers(text: str) -> list[int]:
+    """Whole numbers with commas between."""
+    return [whole(part) for part in text.split(",")[:MOST_ROWS]]
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code)
+    return JSONResponse({"error": str(error)}, 400 if isinstance(error, InputError) else 500)

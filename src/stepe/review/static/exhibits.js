@@ -1,0 +1,75 @@
+// What suspects and examples look like: fetched ahead, so that the next one is there when it is its turn.
+
+import { get } from "./api.js";
+import { make } from "./dom.js";
+
+const AHEAD = 20;
+const FEW_AHEAD = 10;
+// Small pictures are shown pixel by pixel; of the smallest, a blur is easier to recognise than a mosaic.
+const TINY = 16;
+const SMALL = 64;
+
+export class Exhibits {
+  constructor(arrived) {
+    this.arrived = arrived;
+    this.details = new Map();
+    this.exhibits = new Map();
+    this.pictures = new Map();
+    this.asked = new Set();
+  }
+
+  // See to it that these suspects are there, and some of those after them.
+  async fetch(rows) {
+    const missing = rows.filter((row) => !this.asked.has(row));
+    const urgent = rows.slice(0, FEW_AHEAD).some((row) => !this.asked.has(row));
+    if (!urgent) return;
+    const wanted = missing.slice(0, AHEAD);
+    wanted.forEach((row) => this.asked.add(row));
+    try {
+      const answer = await get(`/api/details?rows=${wanted.join(",")}`);
+      for (const [row, detail] of Object.entries(answer.details)) this.details.set(Number(row), detail);
+      for (const [row, exhibit] of Object.entries(answer.exhibits)) {
+        this.exhibits.set(Number(row), exhibit);
+        if (exhibit.picture) this.picture(Number(row));
+      }
+    } catch {
+      wanted.forEach((row) => this.asked.delete(row));
+      return;
+    }
+    this.arrived(wanted);
+  }
+
+  // Fetched ahead of being shown.
+  picture(row) {
+    if (!this.pictures.has(row)) {
+      const image = make("img", { alt: "", draggable: false, decoding: "sync", src: `/api/picture/${row}` });
+      this.pictures.set(row, image);
+    }
+    return this.pictures.get(row);
+  }
+
+  // The same picture may be in several places at once.
+  draw(row) {
+    const image = this.picture(row).cloneNode();
+    const sharpen = () => image.classList.toggle("pixels", TINY < image.naturalWidth && image.naturalWidth <= SMALL);
+    if (image.complete) sharpen();
+    image.addEventListener("load", sharpen);
+    return make("div", { className: "picture" }, image);
+  }
+
+  show(row, { small = false } = {}) {
+    const exhibit = this.exhibits.get(row);
+    if (!exhibit) return make("p", { className: "note" }, this.asked.has(row) ? "Loading…" : "");
+    if (exhibit.picture) return this.draw(row);
+    if (exhibit.text) return make("p", { className: "text", dir: "auto" }, exhibit.text);
+    if (exhibit.cells) return cells(Object.entries(exhibit.cells), small);
+    return make("p", { className: "note" }, "Nothing to show: look it up by its id.");
+  }
+}
+
+function cells(entries, small) {
+  const rows = (small ? entries.slice(0, 6) : entries).map(([column, value]) =>
+    make("tr", {}, make("th", { scope: "row", dir: "auto" }, column), make("td", { dir: "auto" }, value)),
+  );
+  return make("table", { className: "cells" }, make("tbody", {}, ...rows));
+}

@@ -1,0 +1,219 @@
+"""What a review is about: the suspects of a run, what to show of them, and what was decided."""
+
+import shlex
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from stepe.decisions import Action, Decision, Key, Origin, verdict_on
+from stepe.errors import InputError
+from stepe.randomness import Stream
+from stepe.review.precision import Precision, seconds_each
+from stepe.run import Run
+
+LIKELY = 9
+"""classes that have a key of their own"""
+SPLIT = "train"
+"""held-out samples are never flagged"""
+ACTIONS, CHOICES = 500, 5_000
+"""that are taken at once"""
+LONGEST_ID = 100
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A flagged sample; classes by number, -1 for none."""
+
+    row: int
+    index: int
+    """position among the samples of the run"""
+    id: str
+    given: int
+    suggested: int
+    reason: str
+
+
+class Suspects:
+    """The suspects of a finished run, most suspicious first."""
+
+    def __init__(self, run: Run):
+        self.run = run
+        self.classes = run.class_names
+        self._number = number = {name: i for i, name in enumerate(self.classes)}
+        samples = run.samples
+        self._table = samples[samples["flagged"] & (samples["split"] == SPLIT)].sort_values("rank")
+        if self._table.empty:
+            raise InputError(f"no label of {run.path} is flagged, so there is nothing to review")
+        self._suspects = {
+            int(row): Suspect(int(row), int(index), key, number[given], number.get(suggested, -1), reason)
+            for index, row, key, given, suggested, reason in zip(
+                self._table.index,
+                *(self._table[name] for name in ("row", "id", "given_label", "suggested_label", "reason")),
+                strict=True,
+            )
+        }
+
+    def __len__(self) -> int:
+        return len(self._suspects)
+
+    @cached_property
+    def sample_order(self) -> dict[int, int]:
+        """Each suspect's place in a random order, the same whenever it is asked for: its first are a random sample."""
+        rows = torch.tensor(sorted(self._suspects))
+        drawn = Stream.named(self.run.config["fit"]["seed"], "review/sample").shuffle(rows)
+        return {row: place for place, row in enumerate(drawn.tolist())}
+
+    def describe(self) -> dict[str, Any]:
+        """All suspects, a column each: what the page filters and orders by."""
+        suspects = self._suspects.values()
+        request = self.run.config["request"]
+        found = {
+            "run": str(self.run.path),
+            "data": str(request.get("name") or "arrays"),
+            "command": self._command(),
+            "classes": self.classes,
+            "row": [suspect.row for suspect in suspects],
+            "given": [suspect.given for suspect in suspects],
+            "suggested": [suspect.suggested for suspect in suspects],
+            "suspicion": [None if value != value else value for value in self._table["suspicion"].tolist()],
+            "sample": [self.sample_order[suspect.row] for suspect in suspects],
+        }
+        if "group" in self._table:
+            found["group"] = self._table["group"].fillna("").astype(str).tolist()
+        return found
+
+    def _command(self) -> str:
+        """What to type to train with the decisions."""
+        data = self.run.config["request"].get("data")
+        return shlex.join(["stepe", "clean", data or "DATA", "--decisions", str(self.run.path)])
+
+    # What to show
+
+    def details(self, rows: list[int]) -> dict[str, Any]:
+        """What people need to judge some suspects; rows that are none are left out."""
+        suspects = [self._suspects[row] for row in rows if row in self._suspects]
+        found = {suspect.row: self._detail(suspect) for suspect in suspects}
+        shown = {suspect.row for suspect in suspects}
+        shown.update(row for detail in found.values() for rows_of in detail["examples"].values() for row in rows_of)
+        return {"details": found, "exhibits": {row: self._exhibit(row) for row in shown}}
+
+    def _detail(self, suspect: Suspect) -> dict[str, Any]:
+        predictions = self._predictions(suspect)
+        agreeing, probes = predictions[suspect.suggested], predictions.total()
+        often = f", as in {agreeing} of {probes} epochs" if suspect.suggested >= 0 and agreeing and probes > 1 else ""
+        classes = {suspect.given, suspect.suggested} - {-1}
+        return {
+            "id": suspect.id,
+            "reason": f"{suspect.reason}{often}",
+            "likely": self._likely(suspect, predictions),
+            "examples": {number: self.run.examples(self.classes[number]) for number in classes},
+        }
+
+    def _exhibit(self, row: int) -> dict[str, Any]:
+        exhibit = self.run.exhibits.get(row)
+        if exhibit is None:
+            return {}
+        shown = {"picture": exhibit.picture is not None, "text": exhibit.text, "cells": exhibit.cells}
+        return {name: value for name, value in shown.items() if value}
+
+    def picture(self, row: int) -> bytes | None:
+        """A sample's picture, if it has one."""
+        exhibit = self.run.exhibits.get(row)
+        return None if exhibit is None else exhibit.picture
+
+    def _likely(self, suspect: Suspect, predictions: Counter[int]) -> list[int]:
+        """The classes to choose from first: all where they are few, in their order, so that keys keep their meaning."""
+        if len(self.classes) <= LIKELY:
+            return list(range(len(self.classes)))
+        guess = self._guesses.get(suspect.row)
+        ranked = [] if guess is None else [int(number) for number in np.argsort(-guess, kind="stable")[:LIKELY]]
+        ranked += [number for number, _ in predictions.most_common()]
+        ranked += [number for number, _ in self._mistaken_for[suspect.given].most_common()]
+        first = [suspect.suggested, suspect.given, *ranked]
+        return [number for number in dict.fromkeys(first) if 0 <= number < len(self.classes)][:LIKELY]
+
+    def _predictions(self, suspect: Suspect) -> Counter[int]:
+        """How often the model took a sample for each class."""
+        said = [entry["prediction"] for entry in self.run.trace(suspect.index)[:-1]]
+        return Counter(self._number[name] for name in said if name in self._number)
+
+    @cached_property
+    def _mistaken_for(self) -> defaultdict[int, Counter[int]]:
+        """What the suspects of a class were suggested to be."""
+        found: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        for suspect in self._suspects.values():
+            found[suspect.given][suspect.suggested] += 1
+        return found
+
+    @cached_property
+    def _guesses(self) -> dict[int, Any]:
+        """The running guess about each suspect, where one was kept."""
+        path = self.run.path / "probabilities.npz"
+        if not path.exists():
+            return {}
+        with np.load(path, allow_pickle=False) as stored:
+            rows, probability = stored["row"].tolist(), stored["probability"]
+        return {row: probability[i].astype(np.float32) for i, row in enumerate(rows) if row in self._suspects}
+
+    # What was decided
+
+    def state(self, since: int | None = None) -> dict[str, Any]:
+        """What holds now: all decisions, or those that changed after an entry of the log; and how far people came."""
+        store = self.run.decisions
+        last = store.last  # read first: what is added meanwhile is told of next time
+        current = store.current()
+        rows = self._suspects if since is None else [row for split, row in store.changed_since(since) if split == SPLIT]
+        decided: dict[int, tuple[str, int | None] | None] = {}
+        for row in rows:
+            decision = current.get(Key(SPLIT, row))
+            if decision is not None:
+                decided[row] = (decision.verdict, self._number.get(decision.label or ""))
+            elif since is not None:
+                decided[row] = None  # taken back
+        return {"entry": last, "decided": decided, "progress": self.progress(current)}
+
+    def progress(self, current: dict[Key, Decision]) -> dict[str, Any]:
+        """How far people came, how fast they are, and how many of the flags were right."""
+        made = {row: current[Key(SPLIT, row)] for row in self._suspects if Key(SPLIT, row) in current}
+        # Unbiased is only the random order, up to where somebody following it came.
+        reached = max((self.sample_order[row] for row, each in made.items() if each.origin == "sample"), default=-1)
+        sampled = [each.wrong for row, each in made.items() if self.sample_order[row] <= reached]
+        return {
+            "decided": len(made),
+            "seconds_each": seconds_each([each.at for each in made.values()]),
+            "precision": asdict(Precision.of(each.wrong for each in made.values())),
+            "sample": asdict(Precision.of(sampled)),
+        }
+
+    def record(self, actions: Any) -> None:
+        """Save what the page sends; refuses, as a whole, what makes no sense."""
+        if not isinstance(actions, list) or not 0 < len(actions) <= ACTIONS:
+            raise InputError(f"send a list of 1 to {ACTIONS} actions")
+        self.run.decisions.record(*(self._action(action) for action in actions))
+
+    def _action(self, action: Any) -> Action:
+        match action:
+            case {"id": str(name), "undoes": str(undone)} if name and len(name) <= LONGEST_ID >= len(undone):
+                return Action(name, undoes=undone)
+            case {"id": str(name), "origin": "ranked" | "sample" as origin, "choices": [*choices]} if (
+                name and len(name) <= LONGEST_ID and 0 < len(choices) <= CHOICES
+            ):
+                decisions = {made.key: made for made in (self._decision(choice, origin) for choice in choices)}
+                return Action(name, tuple(decisions.values()))
+        raise InputError("an action has an id and either what it undoes, or an origin and choices")
+
+    def _decision(self, choice: Any, origin: Origin) -> Decision:
+        match choice:
+            case {"row": int(row), "label": None | int() as number} if row in self._suspects and (
+                number is None or 0 <= number < len(self.classes)
+            ):
+                suspect = self._suspects[row]
+                label = None if number is None else self.classes[number]
+                suggested = "" if suspect.suggested < 0 else self.classes[suspect.suggested]
+                verdict = verdict_on(label, given=self.classes[suspect.given], suggested=suggested)
+                return Decision(SPLIT, row, verdict, label, origin)
+        raise InputError("a choice has the row of a suspect and the number of a class, or null")
