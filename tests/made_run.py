@@ -11,16 +11,8 @@ from PIL import Image
 from stepe import Run
 from stepe.exhibits import Exhibit, write_exhibits
 
-CLASSES = [
-    "cat",
-    "dog",
-    "cow",
-    "<img src=x onerror=alert(1)>",
-    "=1+1",
-    "שלום עולם",
-    "very long " * 12,
-    *map(str, range(7)),
-]
+NASTY = ("<img src=x onerror=alert(1)>", "=1+1", "שלום עולם", "very long " * 12)
+CLASSES = ["cat", "dog", "cow", *NASTY, *map(str, range(7))]
 
 
 def make_run(

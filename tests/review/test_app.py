@@ -42,7 +42,7 @@ def test_details_come_with_what_to_look_at(ask, run):
     detail = found["details"]["0"]
     assert detail["id"] == "item-0"
     assert detail["reason"].startswith("dropped in 90%")
-    assert detail["likely"][:2] == [1, 0]
+    assert detail["likely"][0] == 1
     assert len(detail["likely"]) <= 9
     examples = {row for rows in detail["examples"].values() for row in rows}
     assert set(detail["examples"]) == {"0", "1"}

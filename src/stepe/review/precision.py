@@ -50,14 +50,14 @@ def wilson(hits: int, n: int, z: float = Z) -> tuple[float, float]:
 
 
 def seconds_each(times: Sequence[str]) -> float | None:
-    """How long a decision takes, from when the last ones were made; ``None`` where too few say.
+    """How long a decision takes, from when the last ones were made (in UTC); ``None`` where too few say.
 
     Several at the same moment were made at once, and count as so many.
 
     >>> seconds_each(["2026-01-01T10:00:00+00:00", "2026-01-01T10:00:02+00:00", "2026-01-01T10:00:06+00:00"])
     3.0
     """
-    made = sorted(datetime.fromisoformat(time) for time in times)[-RECENT - 1 :]
+    made = [datetime.fromisoformat(time) for time in sorted(times)[-RECENT - 1 :]]
     gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(made)]
     worked = [gap for gap in gaps if gap <= PAUSE]
     return sum(worked) / len(worked) if len(worked) > 1 and sum(worked) > 0 else None

@@ -1,22 +1,20 @@
 """What a review is about: the suspects of a run, what to show of them, and what was decided."""
 
 import shlex
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 
 from stepe.decisions import Action, Decision, Key, Origin, verdict_on
 from stepe.errors import InputError
+from stepe.likely import MOST, likely_classes
 from stepe.randomness import Stream
 from stepe.review.precision import Precision, seconds_each
 from stepe.run import Run
 
-LIKELY = 9
-"""classes that have a key of their own"""
 SPLIT = "train"
 """held-out samples are never flagged"""
 ACTIONS, CHOICES = 500, 5_000
@@ -95,10 +93,13 @@ class Suspects:
 
     def details(self, rows: list[int]) -> dict[str, Any]:
         """What people need to judge some suspects; rows that are none are left out."""
-        suspects = [self._suspects[row] for row in rows if row in self._suspects]
-        found = {suspect.row: self._detail(suspect) for suspect in suspects}
-        shown = {suspect.row for suspect in suspects}
-        shown.update(row for detail in found.values() for rows_of in detail["examples"].values() for row in rows_of)
+        known = [row for row in rows if row in self._suspects]
+        found = {
+            row: self._detail(self._suspects[row]) | {"likely": likely}
+            for row, likely in zip(known, self._likely(known), strict=True)
+        }
+        examples = (row for detail in found.values() for rows_of in detail["examples"].values() for row in rows_of)
+        shown = {*known, *examples}
         return {"details": found, "exhibits": {row: self._exhibit(row) for row in shown}}
 
     def _detail(self, suspect: Suspect) -> dict[str, Any]:
@@ -109,7 +110,6 @@ class Suspects:
         return {
             "id": suspect.id,
             "reason": f"{suspect.reason}{often}",
-            "likely": self._likely(suspect, predictions),
             "examples": {number: self.run.examples(self.classes[number]) for number in classes},
         }
 
@@ -125,39 +125,16 @@ class Suspects:
         exhibit = self.run.exhibits.get(row)
         return None if exhibit is None else exhibit.picture
 
-    def _likely(self, suspect: Suspect, predictions: Counter[int]) -> list[int]:
+    def _likely(self, rows: list[int]) -> list[list[int]]:
         """The classes to choose from first: all where they are few, in their order, so that keys keep their meaning."""
-        if len(self.classes) <= LIKELY:
-            return list(range(len(self.classes)))
-        guess = self._guesses.get(suspect.row)
-        ranked = [] if guess is None else [int(number) for number in np.argsort(-guess, kind="stable")[:LIKELY]]
-        ranked += [number for number, _ in predictions.most_common()]
-        ranked += [number for number, _ in self._mistaken_for[suspect.given].most_common()]
-        first = [suspect.suggested, suspect.given, *ranked]
-        return [number for number in dict.fromkeys(first) if 0 <= number < len(self.classes)][:LIKELY]
+        if len(self.classes) <= MOST:
+            return [list(range(len(self.classes))) for _ in rows]
+        return [[self._number[name] for name in names] for names in likely_classes(self.run, rows)]
 
     def _predictions(self, suspect: Suspect) -> Counter[int]:
         """How often the model took a sample for each class."""
         said = [entry["prediction"] for entry in self.run.trace(suspect.index)[:-1]]
         return Counter(self._number[name] for name in said if name in self._number)
-
-    @cached_property
-    def _mistaken_for(self) -> defaultdict[int, Counter[int]]:
-        """What the suspects of a class were suggested to be."""
-        found: defaultdict[int, Counter[int]] = defaultdict(Counter)
-        for suspect in self._suspects.values():
-            found[suspect.given][suspect.suggested] += 1
-        return found
-
-    @cached_property
-    def _guesses(self) -> dict[int, Any]:
-        """The running guess about each suspect, where one was kept."""
-        path = self.run.path / "probabilities.npz"
-        if not path.exists():
-            return {}
-        with np.load(path, allow_pickle=False) as stored:
-            rows, probability = stored["row"].tolist(), stored["probability"]
-        return {row: probability[i].astype(np.float32) for i, row in enumerate(rows) if row in self._suspects}
 
     # What was decided
 

@@ -39,28 +39,23 @@ export class Exhibits {
     this.arrived(wanted);
   }
 
-  // Fetched ahead of being shown.
+  // An element that is loaded before it is shown, and then moved into the page: a row is there once at a time.
   picture(row) {
     if (!this.pictures.has(row)) {
-      const image = make("img", { alt: "", draggable: false, decoding: "sync", src: `/api/picture/${row}` });
+      const image = make("img", { alt: "", draggable: false, decoding: "sync" });
+      image.addEventListener("load", () =>
+        image.classList.toggle("pixels", TINY < image.naturalWidth && image.naturalWidth <= SMALL),
+      );
+      image.src = `/api/picture/${row}`;
       this.pictures.set(row, image);
     }
     return this.pictures.get(row);
   }
 
-  // The same picture may be in several places at once.
-  draw(row) {
-    const image = this.picture(row).cloneNode();
-    const sharpen = () => image.classList.toggle("pixels", TINY < image.naturalWidth && image.naturalWidth <= SMALL);
-    if (image.complete) sharpen();
-    image.addEventListener("load", sharpen);
-    return make("div", { className: "picture" }, image);
-  }
-
   show(row, { small = false } = {}) {
     const exhibit = this.exhibits.get(row);
     if (!exhibit) return make("p", { className: "note" }, this.asked.has(row) ? "Loading…" : "");
-    if (exhibit.picture) return this.draw(row);
+    if (exhibit.picture) return make("div", { className: "picture" }, this.picture(row));
     if (exhibit.text) return make("p", { className: "text", dir: "auto" }, exhibit.text);
     if (exhibit.cells) return cells(Object.entries(exhibit.cells), small);
     return make("p", { className: "note" }, "Nothing to show: look it up by its id.");

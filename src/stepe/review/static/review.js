@@ -146,7 +146,7 @@ function undo() {
   tellOthers(last.rows);
   toast(last.rows.length > 1 ? `${last.rows.length} decisions undone` : "Undone");
   const at = state.queue.findIndex((suspect) => suspect.row === last.rows[0]);
-  if (at >= 0) {
+  if (at >= 0 && state.view === "one") {
     state.place = at;
     draw();
     drawSide();
