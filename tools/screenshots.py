@@ -1,4 +1,4 @@
-"""The screenshots of the documentation: ``python tools/screenshots.py`` writes docs/images/report*.png.
+"""The screenshots of the documentation: ``python tools/screenshots.py`` writes docs/images/report*.png and review.png.
 
 Needs what the browser tests need: Playwright (in the ``dev`` extra) and a Chromium of the system.
 """
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 import stepe
 
@@ -32,6 +32,24 @@ def save(screenshot: bytes, path: Path) -> None:
     image.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
+def review(run: Path, browser: Browser) -> bytes:
+    """The review of a run in which some suspects are decided."""
+    command = [sys.executable, "-m", "stepe", "review", str(run), "--no-open", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        page = browser.new_page(**VIEWS["report"])
+        page.goto(server.stdout.readline().strip())
+        for order, keys in (("#sample", "aaaaakaaaauaaaakaaaa"), ("#ranked", "aaaaaaaa")):
+            page.click(order)
+            for key in keys:
+                page.wait_for_timeout(400)  # somebody looks
+                page.keyboard.press(key)
+        page.wait_for_selector("#saved.saved")
+        page.wait_for_selector(".toast", state="detached")
+        screenshot = page.screenshot()
+        server.kill()
+    return screenshot
+
+
 def main() -> None:
     """Take them of a run that is there, or of a new one on digits."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -47,6 +65,9 @@ def main() -> None:
             page = browser.new_page(**view)
             page.goto(page_address)
             save(page.screenshot(), IMAGES / f"{name}.png")
+        copied = shutil.copytree(run.path, Path(folder) / "reviewed")  # nobody has decided that about the run itself
+        # A large picture in grey would take all the colours.
+        Image.open(io.BytesIO(review(copied, browser))).convert("RGB").save(IMAGES / "review.png", optimize=True)
         browser.close()
 
 
