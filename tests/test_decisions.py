@@ -180,3 +180,4 @@ def test_the_log_agrees_with_replaying_it(tmp_path_factory, steps):
             undone.add(f"a{number}")
     expected = dict(value for action, value in log.items() if action not in undone)
     assert labels(store) == expected, json.dumps(steps)
+    assert all(store.of(Key("train", row)) == store.current().get(Key("train", row)) for row in range(4))

@@ -42,6 +42,7 @@ CREATE TABLE IF NOT EXISTS choices (
     at TEXT NOT NULL,
     PRIMARY KEY (entry, split, row)
 );
+CREATE INDEX IF NOT EXISTS choices_by_sample ON choices (split, row);
 """
 
 # Of the columns beside a max(), SQLite takes those of the row that has it: the last word on each sample.
@@ -52,6 +53,13 @@ WHERE entry <= :until
   AND id NOT IN (SELECT undoes FROM actions WHERE undoes IS NOT NULL AND entry <= :until)
 GROUP BY split, row
 ORDER BY entry, split, row
+"""
+
+_OF_SAMPLE = """
+SELECT split, row, verdict, label, origin, at
+FROM choices JOIN actions USING (entry)
+WHERE split = :split AND row = :row AND id NOT IN (SELECT undoes FROM actions WHERE undoes IS NOT NULL)
+ORDER BY entry DESC LIMIT 1
 """
 
 _LAST = "SELECT coalesce(max(entry), 0) FROM actions"
@@ -156,6 +164,11 @@ class Decisions:
         decisions = [Decision(*values) for *values, _ in found]
         return {decision.key: decision for decision in decisions}
 
+    def of(self, key: Key) -> Decision | None:
+        """What holds now about one sample."""
+        found = self._read(_OF_SAMPLE, split=key.split, row=key.row)
+        return Decision(*found[0]) if found else None
+
     def changed_since(self, entry: int) -> set[Key]:
         """Samples that something was decided, or taken back, about after an entry."""
         return {Key(*key) for key in self._read(_CHANGED, since=entry)}
@@ -165,7 +178,7 @@ class Decisions:
         """The number of the last entry; 0 where there is none."""
         return int(next(iter(self._read(_LAST)), (0,))[0])
 
-    def _read(self, query: str, **values: int) -> list[tuple[Any, ...]]:
+    def _read(self, query: str, **values: int | str) -> list[tuple[Any, ...]]:
         if not self.path.exists():
             return []
         with self._opened() as database:

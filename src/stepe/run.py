@@ -2,7 +2,8 @@
 
 ``config.json``, ``history.jsonl`` (a line an epoch), ``checkpoint/``, ``trace.bin``, and at the end
 ``samples.parquet`` (every row), ``issues.csv`` (the flagged ones, ranked), ``model.safetensors`` and ``summary.json``,
-whose presence says that the run is finished. ``report.html`` is made from these.
+whose presence says that the run is finished. ``report.html`` is made from these. What people decide about the labels
+goes to ``decisions.sqlite``.
 """
 
 import json

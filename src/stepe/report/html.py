@@ -50,6 +50,8 @@ FILES = {
     "duplicates.csv": "the same input under different labels",
     "unreadable.csv": "files that could not be read",
     "exhibits.parquet": "what the suspects and some clean examples look like: pictures, texts or rows",
+    "reviewed.csv": "what people decided, for spreadsheets and `stepe apply`",
+    "decisions.sqlite": "what people decided, as a log",
     "checkpoint": "what an interrupted run is resumed from",
     "compare": "the runs this one is compared with, each in a folder like this",
 }

@@ -4,6 +4,7 @@ import shlex
 from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import torch
@@ -20,6 +21,8 @@ SPLIT = "train"
 ACTIONS, CHOICES = 500, 5_000
 """that are taken at once"""
 LONGEST_ID = 100
+MANY = 100
+"""changes beyond which reading all decisions takes less"""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ class Suspects:
                 strict=True,
             )
         }
+
+        self._likely = self._find_likely()
+        self._lock = Lock()
+        self._seen = 0
+        self._made: dict[int, Decision] = {}
 
     def __len__(self) -> int:
         return len(self._suspects)
@@ -93,13 +101,9 @@ class Suspects:
 
     def details(self, rows: list[int]) -> dict[str, Any]:
         """What people need to judge some suspects; rows that are none are left out."""
-        known = [row for row in rows if row in self._suspects]
-        found = {
-            row: self._detail(self._suspects[row]) | {"likely": likely}
-            for row, likely in zip(known, self._likely(known), strict=True)
-        }
+        found = {row: self._detail(self._suspects[row]) for row in rows if row in self._suspects}
         examples = (row for detail in found.values() for rows_of in detail["examples"].values() for row in rows_of)
-        shown = {*known, *examples}
+        shown = {*found, *examples}
         return {"details": found, "exhibits": {row: self._exhibit(row) for row in shown}}
 
     def _detail(self, suspect: Suspect) -> dict[str, Any]:
@@ -110,6 +114,7 @@ class Suspects:
         return {
             "id": suspect.id,
             "reason": f"{suspect.reason}{often}",
+            "likely": self._likely[suspect.row],
             "examples": {number: self.run.examples(self.classes[number]) for number in classes},
         }
 
@@ -125,11 +130,12 @@ class Suspects:
         exhibit = self.run.exhibits.get(row)
         return None if exhibit is None else exhibit.picture
 
-    def _likely(self, rows: list[int]) -> list[list[int]]:
+    def _find_likely(self) -> dict[int, list[int]]:
         """The classes to choose from first: all where they are few, in their order, so that keys keep their meaning."""
         if len(self.classes) <= MOST:
-            return [list(range(len(self.classes))) for _ in rows]
-        return [[self._number[name] for name in names] for names in likely_classes(self.run, rows)]
+            return {row: list(range(len(self.classes))) for row in self._suspects}
+        found = likely_classes(self.run, list(self._suspects))
+        return {row: [self._number[name] for name in names] for row, names in zip(self._suspects, found, strict=True)}
 
     def _predictions(self, suspect: Suspect) -> Counter[int]:
         """How often the model took a sample for each class."""
@@ -140,22 +146,38 @@ class Suspects:
 
     def state(self, since: int | None = None) -> dict[str, Any]:
         """What holds now: all decisions, or those that changed after an entry of the log; and how far people came."""
-        store = self.run.decisions
-        last = store.last  # read first: what is added meanwhile is told of next time
-        current = store.current()
-        rows = self._suspects if since is None else [row for split, row in store.changed_since(since) if split == SPLIT]
-        decided: dict[int, tuple[str, int | None] | None] = {}
-        for row in rows:
-            decision = current.get(Key(SPLIT, row))
-            if decision is not None:
-                decided[row] = (decision.verdict, self._number.get(decision.label or ""))
-            elif since is not None:
-                decided[row] = None  # taken back
-        return {"entry": last, "decided": decided, "progress": self.progress(current)}
+        with self._lock:
+            self._catch_up()
+            made = self._made
+            rows = made if since is None else [row for row in self._changed_since(since) if row in self._suspects]
+            decided: dict[int, tuple[str, int | None] | None] = dict.fromkeys(rows)  # None: taken back
+            for row in rows:
+                if (decision := made.get(row)) is not None:
+                    decided[row] = (decision.verdict, self._number.get(decision.label or ""))
+            return {"entry": self._seen, "decided": decided, "progress": self._progress(made)}
 
-    def progress(self, current: dict[Key, Decision]) -> dict[str, Any]:
+    def _catch_up(self) -> None:
+        """Read what was decided since the last time; by other processes too."""
+        store = self.run.decisions
+        last = store.last  # read first: what is added meanwhile is read next time
+        if last < self._seen:  # somebody took the log away
+            self._made, self._seen = {}, 0
+        changed = self._changed_since(self._seen) if last > self._seen else []
+        if len(changed) > MANY:
+            self._made = {key.row: made for key, made in store.current().items() if key.split == SPLIT}
+        for row in changed if len(changed) <= MANY else ():
+            if (decision := store.of(Key(SPLIT, row))) is not None:
+                self._made[row] = decision
+            else:
+                self._made.pop(row, None)
+        self._seen = last
+
+    def _changed_since(self, entry: int) -> list[int]:
+        return [key.row for key in self.run.decisions.changed_since(entry) if key.split == SPLIT]
+
+    def _progress(self, decisions: dict[int, Decision]) -> dict[str, Any]:
         """How far people came, how fast they are, and how many of the flags were right."""
-        made = {row: current[Key(SPLIT, row)] for row in self._suspects if Key(SPLIT, row) in current}
+        made = {row: each for row, each in decisions.items() if row in self._suspects}
         # Unbiased is only the random order, up to where somebody following it came.
         reached = max((self.sample_order[row] for row, each in made.items() if each.origin == "sample"), default=-1)
         sampled = [each.wrong for row, each in made.items() if self.sample_order[row] <= reached]

@@ -51,6 +51,18 @@ def test_what_the_random_order_passes_counts_wherever_it_was_decided(tmp_path):
     assert progress(suspects)["sample"]["judged"] == 3
 
 
+def test_what_others_decide_is_read_however_much_it_is(tmp_path):
+    suspects = Suspects(make_run(tmp_path / "run", suspects=300))
+    for rows in ([3], list(range(5, 290)), [3, 299]):
+        decide(suspects, rows, "accepted")
+        assert set(suspects.state()["decided"]) == {key.row for key in suspects.run.decisions.current()}
+    suspects.run.decisions.record(Action("undo", undoes="ranked-accepted-[3, 299]"))
+    found = suspects.state(since=3)
+    assert found["decided"] == {3: ("accepted", None), 299: None}
+    suspects.run.decisions.path.unlink()
+    assert suspects.state()["decided"] == {}
+
+
 def test_nothing_to_review_is_said(tmp_path):
     run = make_run(tmp_path / "run")
     run.samples.assign(flagged=False).to_parquet(run.path / "samples.parquet")
