@@ -15,6 +15,8 @@ import pytest
 
 import stepe
 from stepe import Run
+from stepe.reviewed import apply_reviewed
+from stepe.spreadsheet import unescape
 
 HOSTILE = (
     '<img src=x onerror="document.title=1">',
@@ -277,9 +279,22 @@ def exported(page: Any) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(f"{header}\n{rows}", newline="")))
 
 
-def plain(cell: str) -> str:
-    """What was written down, without the quote that keeps a spreadsheet from running it."""
-    return cell[1:] if re.match(r"'+[=+\-@\t\r\n]", cell) else cell
+def test_what_the_report_exports_is_applied(hostile, open_page, tmp_path) -> None:
+    page = open_page(report(hostile)).page
+    page.click("#begin")
+    first, second, third = hostile.issues.head(3).to_dict("records")
+    for issue, key in ((first, "a"), (second, "k"), (third, "u")):
+        wait_focused(page, issue["row"])
+        page.keyboard.press(key)
+    with page.expect_download() as download:
+        page.click("#export")
+    run = Run(shutil.copytree(hostile.path, tmp_path / "run"))
+    assert apply_reviewed(run, Path(download.value.path())) == {"accepted": 1, "kept": 1, "unsure": 1}
+    assert {key.row: decision.label for key, decision in run.decisions.current().items()} == {
+        first["row"]: first["suggested_label"],
+        second["row"]: second["given_label"],
+        third["row"]: None,
+    }
 
 
 def test_decisions_survive_a_reload_and_are_exported(hostile, open_page) -> None:
@@ -319,9 +334,9 @@ def test_decisions_survive_a_reload_and_are_exported(hostile, open_page) -> None
     for row, issue in zip(rows, issues, strict=False):
         assert row["split"] == "train"
         for name, column in (("id", "id"), ("given_label", "given_label"), ("suggested_label", "suggested_label")):
-            assert plain(row[name]) == issue[column]
+            assert unescape(row[name]) == issue[column]
             assert not re.match(r"[=+\-@\t\r\n]", row[name])
-    labels = [plain(row["label"]) for row in rows]
+    labels = [unescape(row["label"]) for row in rows]
     assert labels[:3] == [issues[0]["suggested_label"], issues[1]["given_label"], ""]
     assert labels[3] not in (issues[3]["given_label"], issues[3]["suggested_label"])
     assert labels[3:] == [labels[3], other]
@@ -344,7 +359,7 @@ def test_every_name_can_be_told_from_its_cell(digits, open_page, name, cell) -> 
     page = open_page(report(digits)).page
     assert page.evaluate("name => quoted(unformulated(name))", name) == cell
     (written,) = next(csv.reader(io.StringIO(cell, newline="")))
-    assert plain(written) == name
+    assert unescape(written) == name
 
 
 def test_choosing_the_given_label_keeps_it_and_the_suggested_one_accepts_it(hostile, open_page) -> None:
