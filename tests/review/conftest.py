@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +28,12 @@ class Answer:
         return json.loads(self.body)
 
 
+def finish(work: Coroutine[Any, Any, None]) -> None:
+    """In a thread of its own: the browser of other tests keeps a loop running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, work).result()
+
+
 @pytest.fixture
 def run(tmp_path) -> Run:
     return make_run(tmp_path / "run")
@@ -36,6 +44,19 @@ def app(run):
     from stepe.review.app import review_app
 
     return review_app(Suspects(run), token=TOKEN, port=PORT)
+
+
+@pytest.fixture
+def connect(app):
+    """Another kind of connection, whose other side must hear nothing."""
+
+    async def fail(*_):
+        raise AssertionError("nobody is talked to")
+
+    def connect(kind: str) -> None:
+        finish(app({"type": kind, "headers": [], "path": "/"}, fail, fail))
+
+    return connect
 
 
 @pytest.fixture
@@ -76,7 +97,7 @@ def ask(app):
             else:
                 answer.body += message.get("body", b"")
 
-        asyncio.run(app(scope, receive, send))
+        finish(app(scope, receive, send))
         return answer
 
     return ask

@@ -120,10 +120,5 @@ def test_no_path_leads_out_of_what_is_served(ask, path):
     assert b"class_names" not in answer.body
 
 
-def test_other_kinds_of_connections_are_not_taken(app):
-    import asyncio
-
-    async def fail(*_):
-        raise AssertionError("nobody is talked to")
-
-    asyncio.run(app({"type": "websocket", "headers": [], "path": "/"}, fail, fail))
+def test_other_kinds_of_connections_are_not_taken(connect):
+    connect("websocket")
