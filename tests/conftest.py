@@ -1,10 +1,11 @@
 """Tiny data and models that the tests share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
 import torch
+from processes import Processes
 from torch import Tensor, nn
 
 from stepe import Truth
@@ -64,3 +65,11 @@ def bits() -> Callable[[nn.Module], bytes]:
         return b"".join(value.cpu().numpy().tobytes() for value in model.state_dict().values())
 
     return read
+
+
+@pytest.fixture(scope="session")
+def processes() -> Iterator[Processes]:
+    """Real processes that can form a group; they start when they are first used."""
+    started = Processes()
+    yield started
+    started.close()

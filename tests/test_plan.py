@@ -22,7 +22,7 @@ def reference_sizes(count: int, batch_size: int, world: int) -> list[int]:
     while left >= batch_size:
         full.append(batch_size)
         left -= batch_size
-    too_short = left < min(8, batch_size / 2) or left < min(2, batch_size) or left < world
+    too_short = left < min(8, batch_size / 2) or left < min(2 * world, batch_size)
     if left and full and too_short:
         place = len(full) - 1
         while left:
@@ -50,7 +50,7 @@ def test_batches_cover_all_samples_and_no_tail_is_too_short(count, batch_size, w
     assert len(sizes) in {count // batch_size, math.ceil(count / batch_size)}
     if len(sizes) > 1:
         assert min(sizes) >= min(SHORTEST_TAIL, batch_size / 2)
-        assert min(sizes) >= min(world, batch_size)
+        assert min(sizes) >= min(2 * world, batch_size)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,9 @@ def test_batches_cover_all_samples_and_no_tail_is_too_short(count, batch_size, w
         (2 * 128 + 3, 128, 1, [129, 130]),
         (3 * 4 + 1, 4, 1, [4, 4, 5]),
         (3 * 4 + 2, 4, 1, [4, 4, 4, 2]),
-        (16 * 3 + 9, 16, 10, [19, 19, 19]),
-        (16 * 3 + 10, 16, 10, [16, 16, 16, 10]),
+        (16 * 3 + 9, 16, 5, [19, 19, 19]),
+        (16 * 3 + 10, 16, 5, [16, 16, 16, 10]),
+        (16 * 3 + 15, 16, 10, [21, 21, 21]),
     ],
 )
 def test_a_short_tail_is_spread_over_the_last_batches(count, batch_size, world, sizes):

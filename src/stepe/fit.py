@@ -25,6 +25,7 @@ from stepe.methods import Criterion, Method, Task, make_method
 from stepe.metrics import Truth, accuracy, auroc, detection
 from stepe.plan import Plan, batch_sizes
 from stepe.randomness import preserved
+from stepe.ranks import Ranks
 from stepe.schedule import check_epochs
 from stepe.training import (
     Observer,
@@ -140,9 +141,13 @@ def begin(
         loader_options: for data sets, passed to the ``DataLoader`` (``num_workers``, ``pin_memory``...).
         run: a folder to write; ``resume`` continues what is there, to the same result as if never interrupted.
 
+    Under torchrun, every process calls this alike: batches are cut into a share for each, losses and gradients come
+    together again, and the first process alone writes and reports. ``batch_size`` is that of all processes together.
+
     Returns:
         A job; its ``finish()`` trains and returns the result. :func:`fit` does both.
     """
+    ranks = Ranks.current()
     device = find_device(device)
     if isinstance(data, tuple) and len(data) == 2:
         data, labels = data[0], data[1] if labels is None else labels
@@ -156,6 +161,11 @@ def begin(
     if resume and run is None:
         raise InputError("resume=True needs run=, the folder of the run to continue")
     batch_size = check_batch_size(batch_size, len(samples))
+    if batch_size < ranks.world:
+        raise InputError(
+            f"a batch has {batch_size} samples for {ranks.world} processes; batch_size counts those of all processes "
+            "together: give each at least one"
+        )
     probe_batch_size = check_batch_size(4 * batch_size if probe_batch_size is None else probe_batch_size, len(samples))
     if truth is not None and len(truth.noisy) != len(samples):
         raise InputError(f"the truth covers {len(truth.noisy)} samples, the data {len(samples)}")
@@ -183,7 +193,7 @@ def begin(
     method.start(task, ledger)
     check_view(samples, method.view)
     kind = engine_class(engine)
-    full_steps = len(batch_sizes(len(samples), batch_size))
+    full_steps = len(batch_sizes(len(samples), batch_size, ranks.world))
 
     def make_engine(model: nn.Module, task: Task) -> EagerEngine:
         fused = issubclass(kind, ResidentEngine)
@@ -199,13 +209,14 @@ def begin(
             probe_batch_size=probe_batch_size,
             forward=forward,
             amp=amp,
+            ranks=ranks,
         )
 
     untrained = model if probe == "in-sample" else copy.deepcopy(model)
     runner = make_engine(model, task)
     reach = make_reach(probe, untrained, task, make_engine, runner)
     training = Training(runner, method, ledger, reach, describe(method, task, runner, amp, deterministic))
-    if run is not None:
+    if run is not None and ranks.is_first:
         from stepe.run import RunFolder  # needs more than torch and numpy
 
         folder = run if isinstance(run, RunFolder) else RunFolder(run)
@@ -213,7 +224,7 @@ def begin(
         runner.try_out()
         observers = (folder, *observers)
 
-    return Job(_run(training, held_out, truth, observers), device, deterministic)
+    return Job(_run(training, held_out, truth, observers if ranks.is_first else ()), device, deterministic)
 
 
 def _to_the_end(begin: Callable[P, Job]) -> Callable[P, Result]:
@@ -239,6 +250,7 @@ def _run(
     engine, method, ledger, reach = training.engine, training.method, training.ledger, training.reach
     for observer in observers:
         observer.run_started(training)
+    training.align()
 
     while training.epoch < training.task.epochs:
         epoch, started = training.epoch, time.perf_counter()

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, Protocol
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
@@ -22,6 +23,7 @@ from stepe.engine.eager import AMP_TYPES, EagerEngine
 from stepe.engine.rate import ProgressRate, Rate, RateShape, TorchRate
 from stepe.engine.resident import ResidentEngine
 from stepe.errors import InputError
+from stepe.files import plain
 from stepe.issues import flags
 from stepe.ledger import Ledger, Observation
 from stepe.methods import Criterion, Method, Task
@@ -62,6 +64,18 @@ class Training:
     def task(self) -> Task:
         """What is trained on."""
         return self.engine.task
+
+    def align(self) -> None:
+        """Have every rank start from what the first one starts from: new weights, or a checkpoint it took up."""
+        ranks = self.engine.ranks
+        if not ranks.grouped:
+            return
+        parts = {name: getattr(self, name) for name in ("model", "ledger", "engine", "method", "reach")}
+        state = {name: part.state_dict() for name, part in parts.items()}
+        shared = ranks.share(plain(state | {"epoch": self.epoch, "history": self.history}))
+        for name, part in parts.items():
+            part.load_state_dict(shared[name])
+        self.epoch, self.history = shared["epoch"], shared["history"]
 
 
 @dataclass(frozen=True)
@@ -147,10 +161,10 @@ def summarise(training: Training, truth: Truth | None) -> dict[str, Any]:
 
 
 def find_device(device: str | torch.device) -> torch.device:
-    """The device by name; ``auto`` takes CUDA, then MPS, then the CPU."""
+    """The device by name; ``auto`` takes CUDA, then MPS, then the CPU; of several GPUs, each process its own."""
     if device == "auto":
         if torch.cuda.is_available():
-            return torch.device("cuda", torch.cuda.current_device())
+            return _own_gpu()
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         found = torch.device(device)
@@ -161,7 +175,16 @@ def find_device(device: str | torch.device) -> torch.device:
         raise InputError(
             f"device {str(device)!r} is not there; use one that is (cpu always is), or leave it to 'auto'"
         ) from error
-    return torch.device("cuda", torch.cuda.current_device()) if str(found) == "cuda" else found
+    return _own_gpu() if str(found) == "cuda" else found
+
+
+def _own_gpu() -> torch.device:
+    """The current GPU; under torchrun, where nobody chose one, that of the process's number on its machine."""
+    current, local = torch.cuda.current_device(), int(os.environ.get("LOCAL_RANK", "0"))
+    if current == 0 and dist.is_available() and dist.is_initialized() and local < torch.cuda.device_count():
+        current = local
+        torch.cuda.set_device(current)
+    return torch.device("cuda", current)
 
 
 def place(samples: Samples, device: torch.device) -> Samples:

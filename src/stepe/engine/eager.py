@@ -11,11 +11,13 @@ from torch.optim import Optimizer
 from stepe.data.samples import Samples
 from stepe.engine.rate import Rate
 from stepe.engine.steps import Awaitable, Steps, exhaust
+from stepe.errors import InputError
 from stepe.ledger import Observation
 from stepe.methods.base import Batch, Method, Task, View
-from stepe.plan import Plan
+from stepe.plan import Plan, Share
 from stepe.probe import check_losses, evaluating, probe
 from stepe.randomness import Stream, seed_globals, seeded
+from stepe.ranks import Ranks
 
 ModelForward = Callable[[nn.Module, Any], Tensor]
 """(model, inputs) -> outputs"""
@@ -42,12 +44,14 @@ class EagerEngine:
         probe_batch_size: int,
         forward: ModelForward | None = None,
         amp: str | None = None,
+        ranks: Ranks | None = None,
     ):
         if not model.training:  # once, here: a module that its owner froze afterwards stays frozen
             model.train()
         self.model, self.samples, self.task = model, samples, task
         self.optimizer, self.rate, self.device = optimizer, rate, device
         self.batch_size, self.probe_batch_size = batch_size, probe_batch_size
+        self.ranks = ranks or Ranks()
         self.learning_rate = float(optimizer.param_groups[0]["lr"])
         """of the last step"""
         self._forward = forward or (lambda model, x: model(x))
@@ -61,6 +65,7 @@ class EagerEngine:
         amp = torch.autocast(self.device.type, self._amp, cache_enabled=False) if self._amp else nullcontext()
         with amp:
             outputs = self._forward(self.model, x)
+        check_outputs(outputs)
         return outputs.float() if outputs.dtype in AMP_TYPES.values() else outputs
 
     def probe(self, epoch: int, view: View, *, probabilities: bool = False, only: Tensor | None = None) -> Observation:
@@ -90,12 +95,14 @@ class EagerEngine:
         only: Tensor | None = None,
     ) -> Observation:
         index = torch.arange(len(samples)) if only is None else only
-        parts = torch.split(index, self.probe_batch_size)
         positions = torch.split(torch.arange(len(index)), self.probe_batch_size)
+        parts = [index[position] for position in self.ranks.deal(positions)]
 
         def batches() -> Iterator[tuple[Tensor, Any]]:
-            for position, part, x in zip(positions, parts, samples.fetch(parts, stream, view), strict=True):
-                yield position, (to_device(x, self.device), labels[part].to(self.device))
+            done = 0
+            for part, x in zip(parts, samples.fetch(parts, stream, view), strict=True):
+                yield torch.arange(done, done + len(part)), (to_device(x, self.device), labels[part].to(self.device))
+                done += len(part)
 
         def judge(batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor | None, Tensor | None]:
             x, y = batch
@@ -104,15 +111,16 @@ class EagerEngine:
             logits = outputs if outputs.ndim == 2 and outputs.shape[1] >= self.task.classes else None
             return self.task.criterion(outputs, y), logits, y
 
-        return probe(
+        seen = probe(
             self.model,
             batches(),
-            len(index),
+            sum(map(len, parts)),
             judge,
             stream=stream,
             device=self.device,
             probabilities=probabilities,
         )
+        return self.ranks.assemble(seen, positions)
 
     def try_out(self) -> None:
         """Judge a few samples, so that what does not fit together is found before anything is written."""
@@ -129,7 +137,7 @@ class EagerEngine:
 
     def train_steps(self, plan: Plan, method: Method) -> Steps[float]:
         """The same, step by step."""
-        shares = plan.batches(self.batch_size)
+        shares = self.shares(plan)
         stream = Stream.named(self.task.seed, "augment", plan.epoch)
         inputs = self.samples.fetch([share.index for share in shares], stream, "augmented")
         total = torch.zeros((), device=self.device)
@@ -145,19 +153,30 @@ class EagerEngine:
                 total_weight=share.total_weight,
             )
             # Dropout and its like draw under the step's name, whatever was drawn before.
-            seed_globals(Stream.named(self.task.seed, "model", plan.epoch, share.step), self.device)
+            seed_globals(self.draws(plan.epoch, share.step), self.device)
             self.rate.before_step(share.progress)
-            total += self.step(method, batch) * len(share.index)
+            total += self.step(method, batch) * share.size
             self.learning_rate = float(self.optimizer.param_groups[0]["lr"])
             self.rate.after_step((plan.epoch + (share.step + 1) / len(shares)) / plan.epochs)
             yield None
-        return float(total) / sum(len(share.index) for share in shares)
+        self.ranks.broadcast(self.model.buffers())  # each rank has seen other samples
+        return float(self.ranks.mean(total)) / sum(share.size for share in shares)
+
+    def shares(self, plan: Plan) -> list[Share]:
+        """This rank's share of every batch."""
+        return plan.batches(self.batch_size, rank=self.ranks.rank, world=self.ranks.world)
+
+    def draws(self, epoch: int, step: int) -> Stream:
+        """What dropout and its like draw in a step: on each rank something else."""
+        purpose = "model" if self.ranks.is_first else f"model of rank {self.ranks.rank}"
+        return Stream.named(self.task.seed, purpose, epoch, step)
 
     def step(self, method: Method, batch: Batch) -> Tensor:
         """One update; returns the loss, still on the device."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = method.loss(self.forward, batch)
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self.ranks.average_gradients(self.model)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return loss.detach()
@@ -180,6 +199,15 @@ class EagerEngine:
             group.update(way)
         self.rate.load_state_dict(state["rate"])
         self.scaler.load_state_dict(state["scaler"])
+
+
+def check_outputs(outputs: Any) -> None:
+    """Refuse what is no tensor, such as the named outputs of other libraries' models."""
+    if not isinstance(outputs, Tensor):
+        raise InputError(
+            f"the model returned a {type(outputs).__name__}, not a tensor of logits; give forward=, which says "
+            "where they are: lambda model, x: model(x).logits, for example"
+        )
 
 
 def to_device(x: Any, device: torch.device) -> Any:

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 import torch
 
 from stepe.engine.steps import Awaitable, Steps
+from stepe.errors import InputError
 from stepe.fit import Job
 from stepe.randomness import preserved
+from stepe.ranks import Ranks
 from stepe.training import Result, determinism
 
 PATIENCE = 1e-4
@@ -24,6 +26,8 @@ def run_together(jobs: Sequence[Job]) -> list[Result]:
     """Carry out several jobs in turns; the results are in their order."""
     if not jobs:
         return []
+    if Ranks.current().world > 1:
+        raise InputError("a fleet runs in one process; give each process a fleet of its own, without a process group")
     device = jobs[0].device
     with preserved(device), determinism(any(job.deterministic for job in jobs)):
         if device.type == "cuda":

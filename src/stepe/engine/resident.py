@@ -100,26 +100,27 @@ class ResidentEngine(EagerEngine):
 
     def train_steps(self, plan: Plan, method: Method) -> Steps[float]:
         """Train one epoch as planned; yields after each launched step, and an event before it needs its results."""
-        shares = plan.batches(self.batch_size)
+        shares = self.shares(plan)
         rates = self._rates([share.progress for share in shares], plan)
         next_rates = [group["lr"] for group in self.optimizer.param_groups]
         epoch = self._load(plan, torch.cat([share.index for share in shares]), rates)
         key = _kind(plan.weight), _kind(plan.target)
         for share in shares:
-            in_graph = self.device.type == "cuda" and len(share.index) == self.batch_size
+            in_graph = self.device.type == "cuda" and share.size == self.batch_size
             if in_graph and key not in self._graphs:
                 self._graphs[key] = self._capture(epoch, method)
-            with self._own_draws(Stream.named(self.task.seed, "model", plan.epoch, share.step)):
+            with self._own_draws(self.draws(plan.epoch, share.step)):
                 if in_graph:
                     self._graphs[key].replay()
                 else:
-                    self._step(epoch, method, len(share.index))
+                    self._step(epoch, method, share.size)
             yield None
         # A step leaves its own rate behind; a scheduler goes on from the one it set last.
         for group, rate in zip(self.optimizer.param_groups, next_rates, strict=True):
             group["lr"] = rate
+        self.ranks.broadcast(self.model.buffers())  # each rank has seen other samples
         yield self.mark()
-        return float(epoch.total) / sum(len(share.index) for share in shares)
+        return float(self.ranks.mean(epoch.total)) / sum(share.size for share in shares)
 
     @contextmanager
     def _own_draws(self, stream: Stream) -> Iterator[None]:
@@ -205,13 +206,20 @@ class ResidentEngine(EagerEngine):
         return self._augment.draw(index, Stream.named(self.task.seed, "augment", plan.epoch))
 
     def _step(self, epoch: _Epoch, method: Method, size: int) -> None:
-        """One step of ``size`` samples, reading and advancing the device's own counters: the body of the graph."""
+        """One step of ``size`` samples over all ranks, reading and advancing the device's own counters: the body of
+        the graph.
+        """
         full = size == self.batch_size
         gather, run = (self._full_gather, self._full_forward) if full else (self._gather, self.forward)
-        index = epoch.order[epoch.cursor + torch.arange(size, device=self.device)]
+        mine = len(range(self.ranks.rank, size, self.ranks.world))
+        index = epoch.order[epoch.cursor + torch.arange(max(mine, 1), device=self.device)]
         y = self._labels[index]
         weight = None if epoch.weight is None else epoch.weight[index]
-        total = float(size) if weight is None else weight.sum()
+        if mine == 0:  # a filler, so that nobody waits for this rank
+            weight = torch.zeros(1, device=self.device)
+        total: float | Tensor = size / self.ranks.world
+        if epoch.weight is not None and weight is not None:
+            total = self.ranks.mean(weight.sum())
         batch = Batch(
             x=gather(epoch.drawn, index),
             y=y,
@@ -234,13 +242,14 @@ class ResidentEngine(EagerEngine):
         self.optimizer.zero_grad(set_to_none=True)
         loss = method.loss(forward, batch)
         loss.backward()  # type: ignore[no-untyped-call]
+        self.ranks.average_gradients(self.model)
         self.optimizer.step()
         with torch.no_grad():
             losses = self.task.criterion(outputs[0].detach(), y).to(self.train_losses)
             # An assignment; spelt out, because in deterministic mode the plain one has the host check the indices.
             torch._index_put_impl_(self.train_losses, (index,), losses, accumulate=False, unsafe=True)
             epoch.total += loss.detach() * size
-            epoch.cursor += size
+            epoch.cursor += len(index)
             epoch.step += 1
 
     def _gather(self, drawn: Tensor | None, index: Tensor) -> Tensor:

@@ -1,0 +1,65 @@
+"""Real processes for tests of runs that are spread over several of them."""
+
+import multiprocessing
+import pickle
+import tempfile
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+TIMEOUT = timedelta(seconds=60)
+
+
+class Processes:
+    """Processes that are started once and join a process group, of any size, for each call."""
+
+    def __init__(self) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["torch", "stepe"])
+        self._folder = tempfile.TemporaryDirectory()
+        self._calls = 0
+        self._workers: list[tuple[Any, Any]] = []
+
+    def run(self, world: int, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """Call a function of a test module on every rank of a group; returns what each of them returned."""
+        while len(self._workers) < world:
+            here, there = self._context.Pipe()
+            process = self._context.Process(target=_serve, args=(there,), daemon=True)
+            process.start()
+            self._workers.append((process, here))
+        self._calls += 1
+        meeting = str(Path(self._folder.name) / str(self._calls))
+        for rank in range(world):
+            self._workers[rank][1].send_bytes(pickle.dumps((rank, world, meeting, function, args)))
+        answers = [pickle.loads(self._workers[rank][1].recv_bytes()) for rank in range(world)]
+        for failed, answer in answers:
+            assert not failed, answer
+        return [answer for _, answer in answers]
+
+    def close(self) -> None:
+        """End the processes."""
+        for process, connection in self._workers:
+            connection.close()
+            process.join(10)
+        self._folder.cleanup()
+
+
+def _serve(connection: Any) -> None:
+    torch.set_num_threads(1)
+    while True:
+        try:
+            rank, world, meeting, function, args = pickle.loads(connection.recv_bytes())
+        except EOFError:
+            return
+        dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=world, timeout=TIMEOUT)
+        try:
+            answer = False, function(*args)
+        except Exception:
+            answer = True, traceback.format_exc()
+        dist.destroy_process_group()
+        connection.send_bytes(pickle.dumps(answer))
