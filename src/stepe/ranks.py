@@ -74,9 +74,7 @@ class Ranks:
             return values
 
         columns = {column.name: getattr(seen, column.name) for column in fields(seen)}
-        assembled: dict[str, Any] = {
-            name: whole(value) for name, value in columns.items() if isinstance(value, Tensor)
-        }
+        assembled: dict[str, Any] = {name: whole(value) for name, value in columns.items() if isinstance(value, Tensor)}
         return replace(seen, **assembled)
 
     def gather(self, values: Tensor, sizes: Sequence[int]) -> Tensor:
