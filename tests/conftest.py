@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from processes import Processes
 from torch import Tensor, nn
 
+from processes import Processes
 from stepe import Truth
 
 collect_ignore_glob = ["*conftest.py"]

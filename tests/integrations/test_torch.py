@@ -292,16 +292,6 @@ def test_without_a_rate_it_is_found_out(data, make_model):
     assert StepE(data, epochs=EPOCHS, noise_rate=0.2).method.drop_max == pytest.approx(0.25)
 
 
-def test_methods_whose_loss_differs_point_to_fit(data):
-    with pytest.raises(InputError, match=r"'truncation' changes the loss, which a loader cannot do; use stepe.fit\(\)"):
-        StepE(data, epochs=EPOCHS, method="truncation", rho_max=0.3)
-
-
-def test_weights_point_to_fit_before_anything_is_trained(data):
-    with pytest.raises(InputError, match=r"softness .*use stepe.fit\(\)"):
-        StepE(data, epochs=EPOCHS, rho_max=0.3, softness=0.5)
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_loader_outside_of_the_epochs_is_an_error(data, model, workers):
     cleaner = StepE(data, epochs=2, rho_max=0.3)
@@ -326,7 +316,7 @@ def test_a_loop_that_was_left_is_no_epoch_either_and_can_be_taken_up(data, model
     assert [row["epoch"] for row in cleaner.history] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("option", ["shuffle", "sampler", "batch_sampler", "drop_last", "generator"])
+@pytest.mark.parametrize("option", ["shuffle", "batch_sampler", "drop_last", "generator"])
 def test_options_that_would_choose_the_samples_are_refused(data, option):
     cleaner = StepE(data, epochs=2, rho_max=0.3)
     with pytest.raises(InputError, match=f"leave the loader options {option} out: batches follow the plan"):

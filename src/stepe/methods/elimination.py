@@ -76,6 +76,11 @@ class Elimination(Method):
         """How much the losses remember earlier probes."""
         return 0.0
 
+    @property
+    def interval(self) -> int:
+        """Epochs from one probe to the next."""
+        return 1
+
     def observe(self, seen: Observation, ledger: Ledger) -> None:
         """Take in a probe, and what it says about itself."""
         if self.needs_probabilities and seen.probability is None:
@@ -84,7 +89,7 @@ class Elimination(Method):
                 "give rho_max as a number"
             )
         # What a model thought in its first epochs is not worth remembering.
-        learned = int(ledger["times_probed"].max()) >= self.warmup_epochs - self.first_probe
+        learned = self.interval * int(ledger["times_probed"].max()) >= self.warmup_epochs - self.first_probe
         ledger.record_probe(seen, memory=self.smoothing, trust_memory=TRUST_MEMORY if learned else 0.0)
         self.automatic.note(seen)
 

@@ -31,11 +31,15 @@ class StepwiseElimination(Elimination):
     """score <- memory * score + (1 - memory) * loss: how much the score remembers earlier probes"""
     sticky: bool = False
     """what was dropped stays dropped, as the paper's section 2.3 words it"""
+    probe_every: int = 1
+    """epochs from one probe to the next: scores get older, and epochs cheaper"""
 
     def start(self, task: Task, ledger: Ledger) -> None:
         """Resolve the options."""
         if not 0 <= self.memory < 1:
             raise InputError(f"memory is {self.memory!r}; it must lie in [0, 1)")
+        if not isinstance(self.probe_every, int) or self.probe_every < 1:
+            raise InputError(f"probe_every is {self.probe_every!r}; it must be a whole number of epochs, at least 1")
         super().start(task, ledger)
 
     def schedule_for(self, drop_max: float) -> Schedule:
@@ -49,8 +53,13 @@ class StepwiseElimination(Elimination):
         )
 
     def wants_probe(self, epoch: int) -> bool:
-        """Every epoch after the warm-up; where something is to be found out, before too."""
-        return epoch >= self.first_probe
+        """After the warm-up, and where something is to be found out, before too; every so many epochs."""
+        return epoch >= self.first_probe and (epoch - self.first_probe) % self.probe_every == 0
+
+    @property
+    def interval(self) -> int:
+        """As asked for."""
+        return self.probe_every
 
     @property
     def smoothing(self) -> float:
