@@ -109,6 +109,8 @@ class Cleaner:
         """what the current epoch trains on; ``None`` before the first and after the last"""
         self.done = 0
         """batches of the current epoch that were handed out"""
+        self.skip = 0
+        """batches of the epoch that were trained before it was taken up, and do not come again"""
         self._row: Row = {}
         self._batch_size: int | None = None
         self._unnamed = class_names is None and labels is None and self.samples is None
@@ -163,7 +165,7 @@ class Cleaner:
     def end_epoch(self) -> None:
         """Write the epoch into the history."""
         self.history.append(self._row)
-        self.plan, self.done = None, 0
+        self.plan, self.done, self.skip = None, 0, 0
 
     def shares(self, batch_size: int, plan: Plan | None = None) -> list[Share]:
         """This rank's share of every batch of the epoch."""
@@ -269,14 +271,14 @@ class Cleaner:
 
     # -- Saving and going on ------------------------------------------------------------------------------------
 
-    def state_dict(self, *, batches: int | None = None) -> dict[str, Any]:
+    def state_dict(self, *, batches: int | None = None, over: bool | None = None) -> dict[str, Any]:
         """Everything needed to go on after ``batches`` of the epoch, :attr:`done` unless given.
 
-        After the last of them, the epoch counts as over.
+        After the last of them, the epoch counts as ``over`` unless its owner knows better.
         """
-        done = self.done if batches is None else batches
+        done = 0 if self.plan is None else self.done if batches is None else batches
         history, plan, row = self.history, self.plan, self._row
-        if plan is not None and self._is_over(done):
+        if plan is not None and (self._is_over(done) if over is None else over):
             history, plan, row, done = [*history, row], None, {}, 0
         return {
             "run": self._identity(),
@@ -307,7 +309,8 @@ class Cleaner:
         self.method.load_state_dict(state["method"])
         self.history, self._row = [dict(entry) for entry in state["history"]], dict(state["row"])
         self.plan = None if state["plan"] is None else Plan(**state["plan"])
-        self.done, self._batch_size = state["done"], state["batch_size"] if state["done"] else None
+        self.done = self.skip = state["done"]
+        self._batch_size = state["batch_size"] if self.done else None
 
     def _identity(self) -> Row:
         """What a run that goes on must share with the one that was saved."""

@@ -42,8 +42,6 @@ class StepE(Cleaner):  # noqa: D101 (the base class says it all)
     """the batch that :meth:`loader` gave last"""
     awaits_loss = False
     """whether :meth:`loss` has to be called before the next batch"""
-    skip = 0
-    """batches of the epoch that were trained before it was taken up, and do not come again"""
 
     @cached_property
     def _heard(self) -> Heard:
@@ -79,7 +77,7 @@ class StepE(Cleaner):  # noqa: D101 (the base class says it all)
 
         try:
             while self.epoch < self.task.epochs:
-                self.skip = 0 if self.plan is None else self.done
+                self.skip = self.done
                 self.begin_epoch(observe)
                 self.is_on = True
                 yield self.epoch
@@ -200,7 +198,7 @@ class StepE(Cleaner):  # noqa: D101 (the base class says it all)
 
     # -- Saving and going on ------------------------------------------------------------------------------------
 
-    def state_dict(self, *, batches: int | None = None) -> dict[str, Any]:
+    def state_dict(self, *, batches: int | None = None, over: bool | None = None) -> dict[str, Any]:
         """Everything needed to go on, also from the middle of an epoch: numbers, text and tensors.
 
         Save it beside the model and the optimizer, after a step or after an epoch. After the last batch of an epoch,
@@ -209,8 +207,9 @@ class StepE(Cleaner):  # noqa: D101 (the base class says it all)
         Args:
             batches: how many batches of the epoch are trained, if they come from a loader of your own, which may have
                 fetched more of them ahead; :meth:`loader` counts for itself.
+            over: whether the epoch is over, its end included; by default, if all of its batches are trained.
         """
-        return super().state_dict(batches=batches) | {"heard": self._heard.state_dict()}
+        return super().state_dict(batches=batches, over=over) | {"heard": self._heard.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state; of a stream, each process from its own."""
