@@ -225,11 +225,11 @@ class PlannedLoader(DataLoader[Any]):
         sampler.with_draws = True
         # A generator of its own, so that iterating does not advance the global one.
         super().__init__(dataset, batch_sampler=sampler, generator=torch.Generator(), **options)
-        self._cleaner, self._planned = cleaner, sampler
+        self._cleaner, self.planned = cleaner, sampler
 
     def __iter__(self) -> Any:
         cleaner = self._cleaner
-        shares = self._planned.begin()
+        shares = self.planned.begin()
         cleaner.done, cleaner.awaits_loss = shares[0].step if shares else 0, False
         for share, batch in zip(shares, super().__iter__(), strict=True):
             self._check_loss()
@@ -252,6 +252,8 @@ class PlanSampler(Sampler[Any]):
     def __init__(self, cleaner: StepE, batch_size: int, chance: Tensor | None = None):
         self.cleaner, self.batch_size, self.chance = cleaner, batch_size, chance
         self.with_draws = False
+        self.lent = False
+        """whether the loader that this belongs to may be taken apart, by a framework that knows what it does"""
         self._begun: list[Share] | None = None
 
     def __len__(self) -> int:
@@ -269,6 +271,11 @@ class PlanSampler(Sampler[Any]):
         return self._begun
 
     def __iter__(self) -> Iterator[Any]:
+        if self.with_draws and self._begun is None and not self.lent:
+            raise RunError(
+                "another loader was made of cleaner.loader(), and batches would be shared out twice; leave it out of "
+                "accelerator.prepare(): it needs no preparing"
+            )
         shares, self._begun = self._begun if self._begun is not None else self.begin(), None
         for share in shares:
             yield self._draws(share) if self.with_draws else share.index.tolist()

@@ -109,7 +109,9 @@ class StepETrainer(Trainer):
         options: dict[str, Any] = {"collate_fn": theirs.collate_fn, "pin_memory": self.args.dataloader_pin_memory}
         if theirs.num_workers:
             options |= {"num_workers": theirs.num_workers, "prefetch_factor": theirs.prefetch_factor}
-        return self.cleaner.loader(batch_size, **options)
+        loader = self.cleaner.loader(batch_size, **options)
+        loader.planned.lent = True  # to skip what was trained, the trainer makes another loader of it
+        return loader
 
     def _epochs(self, n: int, batch_size: int) -> int:
         if self.args.max_steps <= 0:

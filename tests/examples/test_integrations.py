@@ -1,0 +1,47 @@
+"""The examples of the integrations run, in as many processes as they say, and find the wrong labels."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def printed_by(name: str, processes: int, folder: Path) -> str:
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes else []
+    done = subprocess.run(
+        [sys.executable, *launcher, str(ROOT / "examples" / name)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "processes", "needs"),
+    [
+        ("torch_loop.py", 0, "torch"),
+        ("ddp_fit.py", 2, "torch"),
+        ("ddp_loop.py", 2, "torch"),
+        ("lightning_callback.py", 0, "lightning"),
+        ("transformers_trainer.py", 0, "accelerate"),
+        ("accelerate_loop.py", 2, "accelerate"),
+    ],
+)
+def test_an_example_trains_and_finds_the_wrong_labels(tmp_path, name, processes, needs):
+    pytest.importorskip(needs)
+    printed = printed_by(name, processes, tmp_path)
+    if processes:
+        assert f"{processes} processes" in printed
+    assert float(re.search(r"test accuracy ([\d.]+)%", printed)[1]) > 88
+    assert float(re.search(r"and ([\d.]+)% of them are", printed)[1]) > (75 if name == "ddp_fit.py" else 90)
