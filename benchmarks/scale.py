@@ -1,8 +1,8 @@
 """What an epoch costs beyond training, from 10^5 to 10^7 samples in two processes: time, memory and bytes sent.
 
 Every process has judged its half of the samples. Measured is what follows: the halves come together (`gather`), are
-written down (`record`), the samples are chosen (`select`), and the epoch's batches are cut (`plan`). Times are the best of
-several, of the slower process; memory is how far a process rises above one that holds its half of a probe.
+written down (`record`), the samples are chosen (`select`), and the epoch's batches are cut (`plan`). Times are the best
+of several, of the slower process; memory is how far a process rises above one that holds its half of a probe.
 
     python benchmarks/scale.py
 """
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,10 @@ def peak_memory() -> int:
     return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 
 
-def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+def timed(work: Callable[..., Any], *args: Any) -> tuple[float, Any]:
     dist.barrier()
     started = time.perf_counter()
-    result = work()
+    result = work(*args)
     return time.perf_counter() - started, result
 
 
@@ -77,11 +78,11 @@ def measure_here(n: int, repeats: int) -> dict[str, Any]:
     best = dict.fromkeys(STAGES, float("inf"))
     for _ in range(repeats):
         ledger, counted.sent = Ledger(n), 0
-        gather, whole = timed(lambda: ranks.assemble(seen, positions))
-        record, _ = timed(lambda: ledger.record_probe(whole))
-        choose, chosen = timed(lambda: select(ledger["score"], DROP))
+        gather, whole = timed(ranks.assemble, seen, positions)
+        record, _ = timed(ledger.record_probe, whole)
+        choose, chosen = timed(select, ledger["score"], DROP)
         plan = Plan(1, 2, chosen.kept, SEED)
-        cut, _ = timed(lambda: plan.batches(BATCH, rank=ranks.rank, world=ranks.world))
+        cut, _ = timed(partial(plan.batches, BATCH, rank=ranks.rank, world=ranks.world))
         for name, seconds in zip(STAGES, (gather, record, choose, cut), strict=True):
             best[name] = min(best[name], seconds)
     dist.destroy_process_group()

@@ -10,7 +10,8 @@ import pytest
 from stepe.bench import markdown
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+INTEGRATIONS = sorted((ROOT / "docs" / "integrations").glob("*.md"))
 
 
 def test_the_readme_shows_the_table_of_the_digits_as_measured():
@@ -46,3 +47,13 @@ def test_the_readme_shows_the_papers_backbone_and_the_usual_one_as_written(name)
 def test_the_ladder_of_speeds_is_the_measured_one():
     rows = json.loads((ROOT / "results" / "bench.json").read_text(encoding="utf-8"))["rows"]
     assert markdown(rows) in (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", INTEGRATIONS, ids=lambda path: path.name)
+def test_integrations_show_their_examples_as_they_are(page):
+    text = page.read_text(encoding="utf-8")
+    examples = re.findall(r"\]\(\.\./\.\./examples/([\w/]+\.py)\)", text)
+    assert examples
+    for name in examples:
+        code = (ROOT / "examples" / name).read_text(encoding="utf-8").rstrip("\n")
+        assert f"```python\n{code}\n```" in text, name
