@@ -31,6 +31,7 @@ from stepe.selection import select
 
 SEED, WORLD, DROP, PROBE_BATCH, BATCH = 0, 2, 0.4, 512, 1024
 SIZES = (100_000, 1_000_000, 10_000_000)
+GOAL = 1_000_000_000
 STAGES = ("gather", "record", "select", "plan")
 
 
@@ -107,23 +108,26 @@ def measure(n: int, repeats: int) -> dict[str, Any]:
         "processes": WORLD,
         "repeats": repeats,
         **{f"{stage}_seconds": round(seconds[stage], 4) for stage in STAGES},
-        "seconds": round(sum(seconds.values()), 4),
         "memory_bytes_per_sample": round(max(each["memory"] for each in found) / n, 1),
         "sent_bytes_per_sample": round(sum(each["sent"] for each in found) / n, 2),
     }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """As docs/scale.md shows it."""
-    lines = ["| samples | gather | record | select | plan | together | memory a sample | sent a sample |"]
+    """As docs/scale.md shows it; the last line carries the largest measurement on, in proportion."""
+    lines = ["| samples | gather | record | select | plan | together | memory of a process | sent by all |"]
     lines.append("|---:|---:|---:|---:|---:|---:|---:|---:|")
-    for row in rows:
-        times = " | ".join(f"{row[f'{stage}_seconds']:.3f} s" for stage in STAGES)
-        memory, sent = row["memory_bytes_per_sample"], row["sent_bytes_per_sample"]
-        lines.append(
-            f"| {row['samples']:,} | {times} | {row['seconds']:.3f} s | {memory:.0f} bytes | {sent:.0f} bytes |"
-        )
+    lines += [_line(row, row["samples"]) for row in rows]
+    lines.append(_line(rows[-1], GOAL).replace(f"{GOAL:,}", f"*{GOAL:,}, not measured*"))
     return "\n".join(lines)
+
+
+def _line(row: dict[str, Any], n: int) -> str:
+    factor = n / row["samples"]
+    seconds = [row[f"{stage}_seconds"] * factor for stage in STAGES]
+    times = " | ".join(f"{each:,.3f} s" if each < 1 else f"{each:,.1f} s" for each in (*seconds, sum(seconds)))
+    memory, sent = (row[f"{name}_bytes_per_sample"] * n / 1e6 for name in ("memory", "sent"))
+    return f"| {n:,} | {times} | {memory:,.0f} MB | {sent:,.1f} MB |"
 
 
 def main() -> None:

@@ -14,12 +14,13 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs
 INTEGRATIONS = sorted((ROOT / "docs" / "integrations").glob("*.md"))
 
 
-def test_the_readme_shows_the_table_of_the_digits_as_measured():
-    spec = importlib.util.spec_from_file_location("digits_benchmark", ROOT / "benchmarks" / "digits.py")
+@pytest.mark.parametrize(("name", "document"), [("digits", "README.md"), ("scale", "docs/scale.md")])
+def test_documents_show_the_tables_of_the_benchmarks_as_measured(name, document):
+    spec = importlib.util.spec_from_file_location(f"{name}_benchmark", ROOT / "benchmarks" / f"{name}.py")
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)
-    rows = json.loads((ROOT / "results" / "digits.json").read_text(encoding="utf-8"))["rows"]
-    assert benchmark.table(rows) in (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+    assert benchmark.table(rows) in (ROOT / document).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
