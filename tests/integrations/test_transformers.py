@@ -1,5 +1,8 @@
 """Step-E under a real transformers trainer, while the kept set shrinks to 40%."""
 
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from stepe.integrations.transformers import StepETrainer  # noqa: E402
 
 OPTIONS: dict[str, Any] = {"rho_max": 0.6, "stepe": {"warmup": 1, "ramp_end": 4}}
 WORDS, LENGTH = 40, 8
+ROOT = Path(__file__).parents[2]
 
 
 class Texts(Dataset[dict[str, Any]]):
@@ -217,6 +221,52 @@ def test_a_number_of_steps_is_turned_into_epochs(tmp_path):
     made.train()
     assert made.cleaner.task.epochs == 2
     assert made.state.global_step == 11
+
+
+DISTRIBUTED = """
+import json, sys
+from pathlib import Path
+sys.path[:0] = {paths!r}
+import torch
+from test_transformers import trainer
+
+torch.set_num_threads(1)
+folder = Path({folder!r})
+made, watch = trainer(folder / "out", length={length!r}, args={{
+    "per_device_train_batch_size": 8, "save_strategy": "epoch", "ddp_backend": "gloo"}})
+made.train()
+(folder / f"rank{{made.args.process_index}}.json").write_text(json.dumps({{
+    "world": made.args.world_size, "counts": [c.tolist() for c in watch.counts],
+    "kept": [k.tolist() for k in watch.kept], "rate": made.lr_scheduler.get_last_lr()[0],
+    "steps": made.state.global_step, "evaluated": watch.evaluated}}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", ["kept", "full"])
+def test_two_processes_share_the_kept_samples(tmp_path, length):
+    script = tmp_path / "run.py"
+    paths = [str(ROOT / "src"), str(Path(__file__).parent), str(ROOT / "tests")]
+    script.write_text(DISTRIBUTED.format(paths=paths, folder=str(tmp_path), length=length))
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2))
+    assert first["world"] == second["world"] == 2
+    assert first["kept"] == second["kept"]
+    assert first["steps"] == second["steps"]
+    assert first["rate"] == pytest.approx(0, abs=1e-12)
+    assert first["evaluated"] == pytest.approx(range(1, EPOCHS + 1))
+    for epoch in range(EPOCHS):
+        counts = torch.tensor([first["counts"][epoch], second["counts"][epoch]]).sum(0)
+        assert_trained(counts, torch.tensor(first["kept"][epoch]), length)
+    assert sum(first["kept"][-1]) == KEPT
 
 
 # ---------------------------------------------------------------------------------------------------------------
