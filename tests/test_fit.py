@@ -458,6 +458,18 @@ def test_a_criterion_without_one_loss_per_sample_is_refused(method, criterion, b
         fit(make_model(), blobs.x, blobs.given, method=method, criterion=criterion)
 
 
+class Named(nn.Linear):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"logits": super().forward(x)}
+
+
+def test_a_model_that_returns_no_tensor_is_refused_or_told_where_the_logits_are(blobs):
+    with pytest.raises(InputError, match="the model returned a dict, not a tensor of logits; give forward="):
+        fit(Named(6, 3), blobs.x, blobs.given)
+    result = fit(Named(6, 3), blobs.x, blobs.given, forward=lambda model, x: model(x)["logits"])
+    assert result.ledger["dropped"].any()
+
+
 def test_a_model_with_too_few_outputs_is_refused(blobs):
     with pytest.raises(InputError, match=r"shape \(16, 2\) and the labels 3 classes"):
         fit(nn.Linear(6, 2), blobs.x, blobs.given)

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 HEAVY = {"pandas", "sklearn", "scipy", "matplotlib", "rich", "typer", "jinja2", "PIL", "pyarrow", "safetensors"}
+HEAVY |= {"lightning", "transformers", "accelerate"}
 
 
 def loaded_after(code: str) -> set[str]:

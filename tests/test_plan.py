@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -185,3 +186,28 @@ def test_what_trains_may_be_more_than_what_is_kept():
 
 def test_an_epoch_that_trains_on_nothing_has_no_batches():
     assert Plan(0, 1, torch.zeros(5, dtype=torch.bool), seed=0).batches(2, rank=1, world=2) == []
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(1, 200), st.floats(0.05, 1), BATCHES, st.integers(1, 4))
+def test_samples_are_repeated_equally_often_up_to_a_length(n, share, batch_size, world):
+    plan = replace(plan_for(n, share), length=n)
+    kept = int(plan.kept.sum())
+    shares = [each for rank in range(world) for each in plan.batches(batch_size, rank=rank, world=world)]
+    seen = torch.cat([each.index for each in shares if each.weight is None]) if kept else torch.empty(0).long()
+    counts = torch.bincount(seen, minlength=n)
+    assert plan.count == int(counts.sum()) == (n if kept else 0)
+    assert not counts[~plan.kept].any()
+    assert not kept or set(counts[plan.kept].tolist()) <= {n // kept, -(-n // kept)}
+    # A sample and how often it came before name a draw: none twice.
+    names = [(int(i), int(o)) for each in shares if each.weight is None for i, o in zip(each.index, each.occurrence)]  # noqa: B905
+    assert len(set(names)) == len(names)
+
+
+def test_chances_are_met_among_the_kept_alone():
+    chance = torch.tensor([0.0, 1.0, 3.0, 5.0])
+    plan = Plan(0, 1, torch.tensor([True, True, True, False]), seed=0, length=4000, chance=chance)
+    drawn = torch.bincount(plan.order(), minlength=4) / 4000
+    assert drawn.tolist() == pytest.approx([0, 0.25, 0.75, 0], abs=0.03)
+    assert torch.equal(plan.order(), plan.order())
+    assert len(replace(plan, chance=torch.tensor([0.0, 0, 0, 1])).order()) == 0
