@@ -517,3 +517,44 @@ def test_options_of_data_sets_are_refused_for_tensors_and_leave_held_out_tensors
     data = [(x, int(y)) for x, y in zip(blobs.x, blobs.given, strict=True)]
     test = (blobs.x, blobs.clean)
     stepe.fit(nn.Linear(6, 3), data, epochs=1, method="plain", test=test, loader_options={"num_workers": 0})
+
+
+# Weights
+
+
+def test_equal_weights_change_nothing(blobs, make_model, bits):
+    plain = fit(make_model(), blobs.x, blobs.given)
+    weighted = fit(make_model(), blobs.x, blobs.given, weight=torch.ones(97))
+    assert bits(plain.model) == bits(weighted.model)
+
+
+def test_a_sample_without_weight_teaches_nothing(blobs, make_model, bits):
+    weight = torch.ones(97)
+    weight[5] = 0
+    changed = blobs.given.clone()
+    changed[5] = (changed[5] + 1) % 3
+    options = {"weight": weight, "rho_max": 0.0}
+    assert bits(fit(make_model(), blobs.x, blobs.given, **options).model) == bits(
+        fit(make_model(), blobs.x, changed, **options).model
+    )
+
+
+def test_weights_multiply_those_of_the_method(blobs, make_model):
+    """Twice the weight everywhere is the same mean."""
+    soft = fit(make_model(), blobs.x, blobs.given, softness=0.5)
+    twice = fit(make_model(), blobs.x, blobs.given, softness=0.5, weight=torch.full((97,), 2.0))
+    torch.testing.assert_close(soft.model.state_dict(), twice.model.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (torch.ones(3), "one number a sample"),
+        (-torch.ones(97), "0 or more"),
+        (torch.full((97,), float("nan")), "0 or more"),
+        (torch.zeros(97), "every weight is 0"),
+    ],
+)
+def test_weights_that_cannot_be_used_say_so(blobs, make_model, weight, message):
+    with pytest.raises(InputError, match=message):
+        fit(make_model(), blobs.x, blobs.given, weight=weight)

@@ -36,6 +36,7 @@ from stepe.training import (
     check_batch_size,
     check_groups,
     check_trusted,
+    check_weight,
     cross_entropy,
     describe,
     determinism,
@@ -47,6 +48,7 @@ from stepe.training import (
     make_reach,
     place,
     summarise,
+    weighted,
 )
 
 if TYPE_CHECKING:
@@ -82,6 +84,7 @@ def begin(
     noise_rate: float | None = None,
     groups: Any = None,
     trusted: Any = None,
+    weight: Any = None,
     probe: str = "in-sample",
     test: Any = None,
     truth: Truth | None = None,
@@ -122,6 +125,8 @@ def begin(
             is estimated in the warm-up.
         groups: one integer per sample for ``min_keep``; by default the class.
         trusted: one bool per sample: labels that were checked; these samples are never dropped.
+        weight: one number per sample, how much it counts in training; which samples are dropped goes by their losses
+            alone.
         probe: who judges the samples. ``in-sample``: the model in training, as in the paper. ``cross:5``: models that
             never trained on them, one per fold; ``cross:2x2``: on two independent splits. ``auto``: cross-fitted in
             the warm-up, and in-sample afterwards if the model turns out not to learn its labels by heart.
@@ -186,6 +191,7 @@ def begin(
         noise_rate=noise_rate,
         groups=None if groups is None else check_groups(groups, len(samples)),
         trusted=None if trusted is None else check_trusted(trusted, len(samples)),
+        weight=None if weight is None else check_weight(weight, len(samples)),
         reach=probe,
         device=device,
     )
@@ -259,7 +265,7 @@ def _run(
             yield from _probe(training)
         probe_seconds = time.perf_counter() - started
 
-        plan = method.plan(epoch, ledger)
+        plan = weighted(method.plan(epoch, ledger), training.task.weight)
         _check_plan(plan)
         yield from reach.settle(epoch, method)
         turnover = ledger.record_selection(plan.kept)

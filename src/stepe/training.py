@@ -28,6 +28,7 @@ from stepe.issues import flags
 from stepe.ledger import Ledger, Observation
 from stepe.methods import Criterion, Method, Task
 from stepe.metrics import Truth, auroc, detection
+from stepe.plan import Plan
 from stepe.randomness import Stream
 from stepe.reach import AUTO, CrossFitted, Folds, InSample, Reach, Watched
 
@@ -239,6 +240,23 @@ def check_trusted(trusted: Any, n: int) -> Tensor:
     return found.cpu()
 
 
+def check_weight(weight: Any, n: int) -> Tensor:
+    """Weights as one finite number a sample, none negative, not all zero."""
+    found = as_tensor(weight).to(torch.float32).cpu()
+    if found.shape != (n,) or not bool(torch.isfinite(found).all()) or float(found.min()) < 0:
+        raise InputError(f"weight must hold one number a sample, 0 or more; there are {n} samples")
+    if not float(found.sum()):
+        raise InputError("every weight is 0, so nothing would train; give at least one sample a positive weight")
+    return found
+
+
+def weighted(plan: Plan, weight: Tensor | None) -> Plan:
+    """A plan whose samples count as much as their owner says, besides what the method says."""
+    if weight is None:
+        return plan
+    return replace(plan, weight=weight if plan.weight is None else plan.weight * weight.to(plan.weight.device))
+
+
 def make_reach(
     probe: str,
     model: nn.Module,
@@ -368,6 +386,7 @@ def describe(method: Method, task: Task, engine: EagerEngine, amp: str | None, d
         "labels": _digest(task.labels.numpy().tobytes()),
         "probe": task.reach,
         "trusted": None if task.trusted is None else _digest(task.trusted.numpy().tobytes()),
+        "weight": None if task.weight is None else _digest(task.weight.numpy().tobytes()),
         "groups": None if task.groups is None else _digest(task.groups.cpu().numpy().tobytes()),
         "model": f"{type(engine.model).__name__} {_digest(json.dumps(shapes).encode())}",
     }

@@ -46,6 +46,8 @@ class Task:
     """one integer per sample for the group floor; ``None``: the class"""
     trusted: Tensor | None = None
     """bool: whose label was checked; they are never dropped"""
+    weight: Tensor | None = None
+    """how much each sample counts in training; ``None``: all the same"""
     reach: str = "in-sample"
     """who judges the samples: the model in training, or others (``stepe.reach``)"""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
