@@ -11,14 +11,20 @@ from stepe.metrics import Truth
 from stepe.training import Result
 
 if TYPE_CHECKING:
+    from stepe.integrations.sklearn import StepEClassifier
     from stepe.integrations.torch import StepE
     from stepe.recipes.clean import clean
     from stepe.run import Run
 
 __version__ = "0.1.0"
-__all__ = ["InputError", "Result", "Run", "RunError", "StepE", "StepeError", "Truth", "clean", "fit"]
+__all__ = ["InputError", "Result", "Run", "RunError", "StepE", "StepEClassifier", "StepeError", "Truth", "clean", "fit"]
 
-_LAZY = {"StepE": "stepe.integrations.torch", "Run": "stepe.run", "clean": "stepe.recipes.clean"}
+_LAZY = {
+    "StepE": "stepe.integrations.torch",
+    "StepEClassifier": "stepe.integrations.sklearn",
+    "Run": "stepe.run",
+    "clean": "stepe.recipes.clean",
+}
 
 
 def __getattr__(name: str) -> Any:

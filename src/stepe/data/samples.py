@@ -8,7 +8,7 @@ draws from a generator of its own, rather than from torch's, numpy's or random's
 
 from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import nullcontext
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ Augment = Callable[[Tensor, Tensor, Stream], Tensor]
 """(inputs, sample indices, stream) -> inputs, drawing only from the stream"""
 
 
+@runtime_checkable
 class Samples(Protocol):
     """Inputs by sample index."""
 
@@ -170,7 +171,7 @@ def check_map_style(dataset: object) -> None:
 
 def as_samples(data: Any, augment: Augment | None, plain_view: Any, **loader_options: Any) -> Samples:
     """Whatever a user handed over, as samples."""
-    if isinstance(data, TensorSamples | DatasetSamples):
+    if isinstance(data, Samples) and not hasattr(data, "__getitem__"):  # what a data set of somebody's has
         return data
     if type(data) is TensorDataset:  # a subclass may do more than index its tensors
         data = data.tensors[0]

@@ -23,6 +23,8 @@ class Elimination(Method):
     """Keep the lowest 1 - rho_t of the scores; a subclass says when to probe and how rho_t grows."""
 
     cross_fits: ClassVar[bool] = True
+    guess_memory: ClassVar[float] = TRUST_MEMORY
+    """how much the running guess remembers earlier probes"""
 
     rho_max: float | Literal["auto"] | None = None
     """largest fraction ever dropped; ``None``: from the known noise rate; without one, ``auto``: found out"""
@@ -90,7 +92,7 @@ class Elimination(Method):
             )
         # What a model thought in its first epochs is not worth remembering.
         learned = self.interval * int(ledger["times_probed"].max()) >= self.warmup_epochs - self.first_probe
-        ledger.record_probe(seen, memory=self.smoothing, trust_memory=TRUST_MEMORY if learned else 0.0)
+        ledger.record_probe(seen, memory=self.smoothing, trust_memory=self.guess_memory if learned else 0.0)
         self.automatic.note(seen)
 
     def adapt(self, epoch: int, ledger: Ledger) -> None:

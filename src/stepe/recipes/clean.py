@@ -458,7 +458,7 @@ def _train(
     device = find_device(request.device)
     with seeded(Stream.named(request.seed, "init")):
         model = build(description)
-    with _threads_for(model):
+    with threads_for(model):
         fit(
             model,
             x,
@@ -552,7 +552,7 @@ def _image_options(source: Source, device: torch.device, model: str | None) -> d
 
 
 @contextmanager
-def _threads_for(model: nn.Module) -> Iterator[None]:
+def threads_for(model: nn.Module) -> Iterator[None]:
     """One thread for small networks: on a busy machine more of them mostly wait for each other, and results then
     do not depend on how many cores there are.
     """

@@ -1,0 +1,342 @@
+"""Step-E as a scikit-learn classifier, for pipelines, searches and tables.
+
+.. code-block:: python
+
+    model = make_pipeline(TfidfVectorizer(), StepEClassifier())
+    model.fit(texts, labels)
+    model[-1].issues_                                              # the labels that look wrong
+
+    StepEClassifier(HistGradientBoostingClassifier()).fit(table, labels)      # any classifier of yours
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
+from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_is_fitted,
+    has_fit_parameter,
+    validate_data,
+)
+from torch import Tensor, nn
+
+from stepe.data.encode import FeatureEncoder
+from stepe.data.sparse import SparseSamples, SparseScale, entries
+from stepe.errors import InputError
+from stepe.fit import fit
+from stepe.integrations.rounds import Floats, Member, Rounds, RoundwiseElimination
+from stepe.issues import Names, training_table
+from stepe.ledger import Ledger
+from stepe.methods import Task
+from stepe.methods.elimination import Elimination
+from stepe.models.mlp import MLP
+from stepe.models.sparse import SparseMLP
+from stepe.noise_rate import Estimate
+from stepe.randomness import Stream, seeded
+from stepe.reach import AUTO, Folds
+from stepe.recipes.clean import threads_for, training_for
+from stepe.training import check_trusted, cross_entropy, find_device
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Labels = npt.NDArray[Any]
+
+ROUNDS = 3
+PREDICTED_AT_ONCE = 4096
+TRAINING = ("epochs", "hidden", "dropout", "learning_rate", "batch_size")
+NETWORK_ALONE = (*TRAINING, "warmup")
+ESTIMATOR_ALONE = ("rounds", "n_jobs")
+
+
+def _stairs(first: float, progress: float) -> float:
+    """A ramp whose first step is as high as the others; named, for what is pickled needs a name."""
+    return progress + first
+
+
+def _index_of(x: Any, y: Any) -> "pd.Index[Any]":
+    """The names of the rows: their index, where they have one."""
+    import pandas as pd
+
+    found = next((data.index for data in (x, y) if isinstance(data, pd.DataFrame | pd.Series)), None)
+    return pd.RangeIndex(_num_samples(x)) if found is None else found
+
+
+def _as_sparse(x: Any) -> Any:
+    from scipy.sparse import csr_array
+
+    return x if hasattr(x, "tocsr") else csr_array(x)
+
+
+def _as_dense(x: Any) -> Floats:
+    found: Floats = x.toarray() if hasattr(x, "tocsr") else x
+    return found
+
+
+def _says(name: str) -> Any:
+    """A method that the network has, and another estimator if it has it itself."""
+
+    def has(self: "StepEClassifier") -> bool:
+        inner = getattr(self, "estimator_", self.estimator)
+        return inner is None or hasattr(inner, name)
+
+    return available_if(has)
+
+
+class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that is not fooled by wrong labels, and says which they are.
+
+    Without ``estimator`` it trains a small network: of standardised columns or, where ``X`` is sparse, of its entries
+    alone. With one, it trains clones of that in a few rounds.
+
+    Args:
+        estimator: another classifier to train instead of the network: trees, a pipeline...
+        rho_max: largest share of the rows ever dropped; ``"auto"``: found out, or from ``noise_rate``.
+        noise_rate: known share of wrong labels.
+        min_keep: share of every class that is never dropped.
+        probe: who judges the rows, see :func:`stepe.fit`. ``"auto"``: models that never trained on them, as long as
+            that makes a difference. An estimator's rows are always judged by others: ``"cross:5"``, ``"cross:2x2"``.
+        epochs: of the network; by default by the number of rows.
+        warmup: epochs before anything is dropped; by default a sixth.
+        hidden: widths of the network's layers.
+        dropout: of the network.
+        learning_rate: of the network.
+        batch_size: of the network.
+        rounds: how often an estimator's rows are judged and selected anew, each time a few more dropped; 3 by default.
+        n_jobs: how many of a round's clones are fitted at a time.
+        device: where the network trains.
+        random_state: everything random follows from it, an open ``random_state`` of the estimator too; ``None`` is
+            another one each time.
+
+    Attributes:
+        classes_: the labels that occur.
+        issues_: the rows whose labels look wrong, most suspicious first, under the index of ``X``.
+        samples_: every row, in the same columns.
+        noise_rate_: estimated share of wrong labels (``rate``, ``low``, ``high``); ``None`` where it was not estimated,
+            for ``rho_max`` is a number and ``probe`` is in-sample.
+        history_: what happened, an entry an epoch (of the network).
+        network_: the trained network, in double precision on the CPU; ``None`` where there is an estimator.
+        estimator_: the fitted clone, trained on what was kept; ``None`` where there is none.
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        rho_max: "float | Literal['auto']" = "auto",
+        noise_rate: float | None = None,
+        min_keep: float = 0.0,
+        probe: str = "auto",
+        epochs: int | None = None,
+        warmup: "int | Literal['auto'] | None" = None,
+        hidden: Sequence[int] | None = None,
+        dropout: float | None = None,
+        learning_rate: float | None = None,
+        batch_size: int | None = None,
+        rounds: int | None = None,
+        n_jobs: int | None = None,
+        device: str = "auto",
+        random_state: "int | np.random.RandomState | None" = 0,
+    ):
+        self.estimator = estimator
+        self.rho_max = rho_max
+        self.noise_rate = noise_rate
+        self.min_keep = min_keep
+        self.probe = probe
+        self.epochs = epochs
+        self.warmup = warmup
+        self.hidden = hidden
+        self.dropout = dropout
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.rounds = rounds
+        self.n_jobs = n_jobs
+        self.device = device
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, trusted: Any = None) -> "StepEClassifier":  # noqa: N803
+        """Train, and find the labels that are probably wrong.
+
+        ``sample_weight`` says how much a row counts in training; which rows are dropped goes by their losses alone.
+        ``trusted`` marks rows whose label was checked: they are never dropped.
+        """
+        self._check_options()
+        index = _index_of(X, y)
+        x, y = self._checked(X, y)
+        rows = np.arange(len(y))
+        weight = None
+        if sample_weight is not None:
+            self._check_weights_are_of_use()
+            weight = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
+            rows = np.flatnonzero(weight)  # a row that counts nothing is not there
+            x, y, weight = _safe_indexing(x, rows), y[rows], weight[rows]
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InputError(f"all labels are of one class, {y[0] if len(y) else None!r}; at least two are needed")
+        checked = None if trusted is None else check_trusted(np.asarray(trusted), len(index))[rows]
+        labels = torch.from_numpy(codes.astype(np.int64))
+        train = self._train_network if self.estimator is None else self._train_rounds
+        method, ledger = train(x, y, labels, weight, checked)
+        self._report(method, ledger, labels, rows, index)
+        return self
+
+    def _check_options(self) -> None:
+        other = NETWORK_ALONE if self.estimator is not None else ESTIMATOR_ALONE
+        if ignored := [name for name in other if getattr(self, name) is not None]:
+            whose = "the network" if self.estimator is not None else "another estimator"
+            raise InputError(f"{' and '.join(ignored)} are for {whose}; leave them out here")
+        if self.estimator is not None and not is_classifier(self.estimator):
+            raise InputError(f"estimator is {self.estimator!r}; it must be a classifier, for instance of scikit-learn")
+
+    def _check_weights_are_of_use(self) -> None:
+        if self.estimator is not None and not has_fit_parameter(self.estimator, "sample_weight"):
+            raise InputError(f"{type(self.estimator).__name__}.fit() takes no sample_weight; leave it out here too")
+
+    def _checked(self, x: Any, y: Any) -> tuple[Any, Labels]:
+        if self.estimator is None:
+            x, y = validate_data(self, x, y, accept_sparse="csr", dtype=np.float64)
+        else:  # the estimator knows best what it can read
+            y = validate_data(self, y=y)
+            validate_data(self, x, y, skip_check_array=True)
+            x, y = indexable(x, y)
+        check_classification_targets(y)
+        return x, y
+
+    def _train_network(
+        self, x: Any, y: Labels, labels: Tensor, weight: Floats | None, trusted: Tensor | None
+    ) -> tuple[Elimination, Ledger]:
+        sparse = hasattr(x, "tocsr")
+        asked = {name: getattr(self, name) for name in TRAINING if getattr(self, name) is not None}
+        preset = replace(training_for("text" if sparse else "features", len(y)), **asked)
+        device, seed = find_device(self.device), self._seed()
+        self._encoder = SparseScale.fit(x) if sparse else FeatureEncoder.fit(x)
+        encoded = self._encoder.encode(x)
+        kind: type[nn.Module] = SparseMLP if sparse else MLP
+        with seeded(Stream.named(seed, "init")):
+            network = kind(x.shape[1], len(self.classes_), hidden=preset.hidden, dropout=preset.dropout)
+        with threads_for(network):
+            result = fit(
+                network,
+                SparseSamples(encoded) if sparse else encoded,
+                labels,
+                epochs=preset.epochs,
+                noise_rate=self.noise_rate,
+                trusted=trusted,
+                weight=weight,
+                probe=self.probe,
+                batch_size=preset.batch_size,
+                **preset.optimizer_options(device),
+                device=device,
+                seed=seed,
+                **self._method_options(),
+                warmup=self.warmup,
+            )
+        self.network_: nn.Module | None = result.model.cpu().double().eval()
+        self.estimator_: Any = None
+        self.history_ = result.history
+        assert isinstance(result.training.method, Elimination)
+        return result.training.method, result.ledger
+
+    def _train_rounds(
+        self, x: Any, y: Labels, labels: Tensor, weight: Floats | None, trusted: Tensor | None
+    ) -> tuple[Elimination, Ledger]:
+        rounds = ROUNDS if self.rounds is None else self.rounds
+        if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+            raise InputError(f"rounds is {rounds!r}; it must be a whole number, at least 1")
+        probe = f"cross:{AUTO}" if self.probe == "auto" else self.probe
+        if not probe.startswith("cross:"):
+            raise InputError(f"probe is {probe!r}; an estimator's rows are judged by others: cross:5, cross:2x2, auto")
+        folds = Folds.parse(probe.removeprefix("cross:"))
+        if folds.folds > len(y):
+            raise InputError(f"{len(y)} rows cannot be split into {folds.folds} folds; give more rows, or fewer folds")
+        task = Task(
+            labels=labels,
+            classes=len(self.classes_),
+            epochs=rounds + 1,
+            seed=self._seed(),
+            criterion=cross_entropy(len(self.classes_)),
+            noise_rate=self.noise_rate,
+            trusted=trusted,
+            reach=probe,
+        )
+        # The first round already drops its part, the last one all of it.
+        schedule = partial(_stairs, 1 / rounds)
+        method, ledger = RoundwiseElimination(warmup=1, schedule=schedule, **self._method_options()), Ledger(task.n)
+        method.start(task, ledger)
+        work = Rounds(self.estimator, x, y, self.classes_, weight, task.seed, self.n_jobs)
+        kept = work.run(method, task, ledger, folds)
+        self._member: Member = work.fit(kept.numpy())
+        self.estimator_, self.network_, self.history_ = self._member.estimator, None, []
+        return method, ledger
+
+    def _method_options(self) -> dict[str, Any]:
+        rho_max = None if self.rho_max == "auto" and self.noise_rate is not None else self.rho_max
+        return {"rho_max": rho_max, "min_keep": self.min_keep}
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _report(
+        self, method: Elimination, ledger: Ledger, labels: Tensor, rows: npt.NDArray[np.int64], index: "pd.Index[Any]"
+    ) -> None:
+        import pandas as pd
+
+        estimated = "guess" in ledger.columns
+        self.noise_rate_: Estimate | None = method.automatic.rate(ledger, labels) if estimated else None
+        index = index[rows]
+        labelled = {str(label): label for label in self.classes_.tolist()}
+        table = training_table(
+            ledger,
+            labels,
+            list(labelled),
+            Names([str(name) for name in index], rows.tolist()),
+            method.task.epochs - method.warmup_epochs,
+            method.noise(ledger),
+        )
+        for column in ("given_label", "suggested_label"):  # the user's own labels, not their names
+            table[column] = [labelled.get(name) for name in table[column]]
+        self.samples_ = pd.DataFrame(table, index=index)
+        self.issues_ = self.samples_[self.samples_["flagged"]].sort_values("rank")
+
+    def predict(self, X: Any) -> Labels:  # noqa: N803
+        """The most likely class of each row."""
+        check_is_fitted(self)
+        if self.estimator_ is not None:
+            return np.asarray(self.estimator_.predict(X))
+        return self.classes_[self.predict_proba(X).argmax(1)]  # type: ignore[no-any-return]
+
+    @_says("predict_proba")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Floats:  # noqa: N803
+        """A probability per class, in the order of ``classes_``; 0 for one that was dropped as a whole."""
+        check_is_fitted(self)
+        if self.network_ is None:
+            return self._member.probabilities(X)
+        x = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+        encoded = self._encoder.encode(_as_sparse(x) if isinstance(self._encoder, SparseScale) else _as_dense(x))
+        parts = []
+        for start in range(0, _num_samples(x), PREDICTED_AT_ONCE):
+            part = encoded[start : start + PREDICTED_AT_ONCE]
+            with torch.no_grad():
+                logits = self.network_(part.double() if isinstance(part, Tensor) else entries(part, torch.float64))
+            parts.append(logits.softmax(1).numpy())
+        return np.concatenate(parts)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.estimator is None:
+            tags.input_tags.sparse = True
+        else:
+            tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
