@@ -426,7 +426,7 @@ def test_data_that_cannot_be_used_is_refused_with_value_and_fix(data, labels, me
         ({"learning_rate": 0.1, "optimizer": Adam}, "own optimizer"),
         ({"scheduler": lambda optimizer: "cosine"}, "scheduler gave a str"),
     ],
-    ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
+    ids=lambda value: str(list(value)) if isinstance(value, dict) else "",
 )
 def test_options_that_cannot_be_used_are_refused_with_value_and_fix(options, message, make_model):
     with pytest.raises(InputError, match=message):

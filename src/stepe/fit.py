@@ -20,6 +20,7 @@ from stepe.engine.rate import RateShape, cosine
 from stepe.engine.resident import ResidentEngine
 from stepe.engine.steps import Steps, exhaust
 from stepe.errors import InputError, RunError
+from stepe.labels import with_residuals
 from stepe.ledger import Ledger, Observation
 from stepe.methods import Criterion, Method, Task, make_method
 from stepe.metrics import Truth, accuracy, auroc, detection
@@ -35,8 +36,10 @@ from stepe.training import (
     check_amp,
     check_batch_size,
     check_groups,
+    check_held_out,
     check_trusted,
     check_weight,
+    count_classes,
     cross_entropy,
     describe,
     determinism,
@@ -117,7 +120,8 @@ def begin(
     Args:
         model: any module that turns inputs into logits.
         data: a tensor of inputs, a pair (inputs, labels), or a map-style data set returning ``(x, y)``.
-        labels: one integer per sample, if ``data`` does not bring them.
+        labels: one integer per sample, if ``data`` does not bring them; with a ``criterion`` of your own, also one
+            number (a regression) or one row of 0 and 1 (several labels at once) per sample.
         method: a name from :data:`stepe.methods.METHODS` or a method of your own; its options follow by keyword
             (``rho_max``, ``warmup``, ``schedule``, ``memory``, ``sticky``, ``softness``, ``min_keep``, ``view``...).
             ``oracle`` is plain training under another name: hand it the clean labels.
@@ -159,8 +163,9 @@ def begin(
     samples = place(as_samples(data, augment, plain_view, **(loader_options or {})), device)
     if isinstance(samples, TensorSamples) and (plain_view is not None or loader_options):
         raise InputError("plain_view and loader_options are for data sets; tensors need neither")
-    given = check_labels(read_labels(data) if labels is None else labels, len(samples))
-    held_out = held_out_samples(test, device, **(loader_options or {}))
+    any_kind = criterion is not None
+    given = check_labels(read_labels(data) if labels is None else labels, len(samples), any_kind=any_kind)
+    held_out = held_out_samples(test, device, any_kind=any_kind, **(loader_options or {}))
     check_epochs(epochs, warmup=0)
     check_amp(amp)
     if resume and run is None:
@@ -179,9 +184,9 @@ def begin(
     probe = probe if method.cross_fits else "in-sample"
     if probe != "in-sample" and not all(made is None or callable(made) for made in (optimizer, scheduler)):
         raise InputError("a cross-fitted probe trains copies of the model: give optimizer and scheduler as functions")
-    classes = int(given.max()) + 1
-    if held_out is not None and (largest := int(held_out[1].max())) >= classes:
-        raise InputError(f"label {largest} of the test data is not among the {classes} classes of the training labels")
+    classes = count_classes(given)
+    if held_out is not None:
+        check_held_out(held_out[1], given)
     task = Task(
         labels=given,
         classes=classes,
@@ -295,7 +300,10 @@ def _run(
         if test is not None:
             seen = engine.judge(*test)
             yield engine.mark()
-            row["test_accuracy"] = accuracy(_predictions(seen), test[1])
+            if training.task.classes:
+                row["test_accuracy"] = accuracy(_predictions(seen), test[1])
+            else:
+                row["test_loss"] = float(seen.loss.mean())
         training.history.append(row)
         training.epoch += 1
         for observer in observers:
@@ -314,7 +322,7 @@ def _probe(training: Training) -> Steps[None]:
     seen = yield from training.reach.probe(training.epoch, method)
     if not bool(torch.isfinite(seen.loss).any()):
         raise RunError(_diverged(f"every loss is NaN or infinite before epoch {training.epoch}"))
-    method.observe(seen, training.ledger)
+    method.observe(with_residuals(seen, training.task.labels), training.ledger)
 
 
 def _check_plan(plan: Plan) -> None:

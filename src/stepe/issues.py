@@ -11,12 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stepe.labels import given_names, suggested_names
 from stepe.ledger import Ledger, Observation
 from stepe.noise_rate import Estimate
 from stepe.posterior import posterior, probability_right
 
 CONTRADICTED = 0.9
 """share of its probes in which a flagged sample was predicted differently from its label"""
+CONTRADICTED_NUMBERS = 0.5
+"""the same for numbers: while a regression is still far off, no residual stands out"""
 
 COLUMNS = (
     "rank",
@@ -71,7 +74,8 @@ def flags(ledger: Ledger, labels: Tensor, noise: Estimate | None = None) -> Tens
         chosen[order[: round(noise.rate * ledger.n)]] = True
         return chosen & ledger["dropped"]
     margin = ledger["margin"]
-    often = ledger["times_contradicted"] >= CONTRADICTED * ledger["times_probed"]
+    share = CONTRADICTED_NUMBERS if "output" in ledger.columns else CONTRADICTED
+    often = ledger["times_contradicted"] >= share * ledger["times_probed"]
     # Without logits there is no prediction to disagree with: the drop alone has to do.
     return ledger["dropped"] & (((margin < 0) & often) | torch.isnan(margin))
 
@@ -102,6 +106,7 @@ def training_table(
         confidence=confidence,
         given_probability=torch.where(torch.isnan(trust), _percentile_trust(ledger["loss"]), trust),
         margin=ledger["margin"],
+        output=ledger.columns.get("output"),
     )
     dropped_share = (ledger["drop_count"].double() / max(1, epochs_after_warmup)).clamp(max=1)
     return _table(seen, labels, class_names, names, ledger["dropped"], flagged, dropped_share)
@@ -136,12 +141,8 @@ def _table(
     suspicion = (1 - given_probability).double().numpy().round(6)
     margin = (missing if seen.margin is None else seen.margin.cpu()).double().numpy().round(4)
     confidence = (missing if seen.confidence is None else seen.confidence.cpu()).double().numpy().round(6)
-    predicted = [-1] * n if seen.prediction is None else seen.prediction.tolist()
-    # A most likely class without a probability comes from logits that are not finite: it suggests nothing.
-    if seen.confidence is not None:
-        predicted = [-1 if unknown else p for p, unknown in zip(predicted, np.isnan(confidence), strict=True)]
-    suggested = [class_name(p, class_names) for p in predicted]
-    given = names.given or [class_names[label] for label in labels.tolist()]
+    suggested = suggested_names(seen, labels, class_names)
+    given = names.given or given_names(labels, class_names)
     order = np.lexsort((np.arange(n), -np.nan_to_num(suspicion, nan=2.0), ~flagged.numpy()))
     rank = np.empty(n, dtype=np.int64)
     rank[order] = np.arange(1, n + 1)
@@ -174,16 +175,9 @@ def _table(
     }
 
 
-def class_name(number: int, class_names: list[str]) -> str:
-    """The name of a predicted class; nothing for -1, no prediction."""
-    if number < 0:
-        return ""
-    # A model may have more outputs than the labels have classes.
-    return class_names[number] if number < len(class_names) else str(number)
-
-
 def _reason(flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float) -> str:
     often = f"dropped in {dropped_share:.0%} of the epochs after the warm-up"
     if flagged:
-        return f"{often}; the model says {suggested} ({confidence:.0%})" if suggested else f"{often} for a high loss"
+        sure = "" if confidence != confidence else f" ({confidence:.0%})"
+        return f"{often}; the model says {suggested}{sure}" if suggested else f"{often} for a high loss"
     return "dropped for a high loss, but the model agrees, or long agreed, with the label" if dropped else ""

@@ -25,6 +25,8 @@ class Observation:
     """logit of the given label minus the largest other logit: negative where the model disagrees"""
     probability: Tensor | None = None
     """n x classes, where a method asks for it"""
+    output: Tensor | None = None
+    """the predicted number, or row of numbers, where labels are numbers"""
     unsure: Tensor | None = None
     """bool: where several models were asked, whether they predict differently"""
     unspoilt: bool = False
@@ -92,9 +94,9 @@ class Ledger:
         smoothed = memory * old + (1 - memory) * loss if memory else loss
         self["score"] = torch.where(torch.isfinite(old) & torch.isfinite(loss), smoothed, loss)
         self.columns["times_probed"] += 1
-        for name in ("prediction", "confidence", "margin"):
+        for name in ("prediction", "confidence", "margin", "output"):
             values = getattr(seen, name)
-            if values is not None:
+            if values is not None and name in self.columns:
                 self[name] = values
         if seen.margin is not None:
             self.columns["times_contradicted"] += self["margin"] < 0

@@ -7,7 +7,7 @@ global random generators are too, so training draws what it would have drawn wit
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,9 @@ from torch import Tensor, nn
 from stepe.errors import InputError
 from stepe.ledger import Observation
 from stepe.randomness import Stream, seeded
+
+if TYPE_CHECKING:
+    from stepe.labels import Read
 
 Judge = Callable[[Any], "tuple[Tensor, Tensor | None, Tensor | None]"]
 """a batch -> (per-sample losses, logits or None, given labels or None)"""
@@ -42,8 +45,12 @@ def probe(
     stream: Stream,
     device: torch.device,
     probabilities: bool = False,
+    read: "Read | None" = None,
 ) -> Observation:
-    """Judge every sample once. ``batches`` yields (sample indices, batch) and must cover 0..n-1 exactly."""
+    """Judge every sample once. ``batches`` yields (sample indices, batch) and must cover 0..n-1 exactly.
+
+    ``read`` says what outputs tell; by default they are logits of classes.
+    """
     loss = torch.full((n,), float("nan"), dtype=torch.float32, device=device)
     times = torch.zeros(n, dtype=torch.int64)  # on the host, where the indices are: no waiting for the device
     columns: dict[str, Tensor] = {}
@@ -56,7 +63,7 @@ def probe(
             check_losses(losses, len(index))
             loss[index] = losses.detach().to(torch.float32)
             if logits is not None:
-                _write(columns, index, n, read_logits(logits, labels, probabilities))
+                _write(columns, index, n, (read or read_logits)(logits, labels, probabilities))
     if not bool((times == 1).all()):
         missed, again = int((times == 0).sum()), int((times > 1).sum())
         raise InputError(

@@ -28,7 +28,8 @@ from stepe.environment import describe_environment
 from stepe.errors import InputError, RunError
 from stepe.exhibits import Exhibit, clean_examples, read_exhibits, worth_showing, write_exhibits
 from stepe.files import TEMPORARY, plain, replacing, reporting, sweep, write_text
-from stepe.issues import COLUMNS, Names, class_name, held_out_table, training_table
+from stepe.issues import COLUMNS, Names, held_out_table, training_table
+from stepe.labels import class_name
 from stepe.spreadsheet import escape_texts
 from stepe.trace import Trace
 from stepe.training import Result, Row, Training

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 import torch.distributed as dist
@@ -17,20 +17,23 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from stepe.data.samples import Samples, TensorSamples, as_samples, as_tensor, integer_labels, read_labels
+from stepe.data.samples import Samples, TensorSamples, as_samples, as_tensor, label_tensor, read_labels
 from stepe.engine.compiled import CompiledEngine
 from stepe.engine.eager import AMP_TYPES, EagerEngine
 from stepe.engine.rate import ProgressRate, Rate, RateShape, TorchRate
 from stepe.engine.resident import ResidentEngine
 from stepe.errors import InputError
 from stepe.files import plain
-from stepe.issues import flags
+from stepe.issues import Names, flags, training_table
 from stepe.ledger import Ledger, Observation
 from stepe.methods import Criterion, Method, Task
 from stepe.metrics import Truth, auroc, detection
 from stepe.plan import Plan
 from stepe.randomness import Stream
 from stepe.reach import AUTO, CrossFitted, Folds, InSample, Reach, Watched
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ENGINES: dict[str, type[EagerEngine]] = {
     "eager": EagerEngine,
@@ -104,6 +107,18 @@ class Result:
         """One row an epoch."""
         return self.training.history
 
+    def issues(self, class_names: list[str] | None = None, ids: list[str] | None = None) -> "pd.DataFrame":
+        """The samples that look wrong, most suspicious first; classes and samples are numbered unless named."""
+        import pandas as pd
+
+        training, task = self.training, self.training.task
+        names = Names.numbered(task.n) if ids is None else Names(ids, list(range(task.n)))
+        after_warmup = task.epochs - training.method.warmup_epochs
+        noise = training.method.noise(self.ledger)
+        class_names = class_names or [str(label) for label in range(task.classes)]
+        table = pd.DataFrame(training_table(self.ledger, task.labels, class_names, names, after_warmup, noise))
+        return table[table["flagged"]].sort_values("rank").reset_index(drop=True)
+
 
 class Observer(Protocol):
     """Something that follows a run: a run folder, a progress display."""
@@ -148,6 +163,8 @@ def summarise(training: Training, truth: Truth | None) -> dict[str, Any]:
         "probe": training.reach.findings(),
         **training.method.findings(ledger),
     }
+    if "test_loss" in history[-1]:
+        summary["test_loss"] = history[-1]["test_loss"]
     if "test_accuracy" in history[-1]:
         summary["test_accuracy"] = history[-1]["test_accuracy"]
         summary["best_test_accuracy"] = max(row["test_accuracy"] for row in history)
@@ -193,7 +210,26 @@ def place(samples: Samples, device: torch.device) -> Samples:
     return samples.to(device) if isinstance(samples, TensorSamples) else samples
 
 
-def held_out_samples(test: Any, device: torch.device, **loader_options: Any) -> tuple[Samples, Tensor] | None:
+def count_classes(labels: Tensor) -> int:
+    """How many classes there are; 0 where labels are none."""
+    return 0 if labels.is_floating_point() else int(labels.max()) + 1
+
+
+def check_held_out(labels: Tensor, given: Tensor) -> None:
+    """Refuse test labels of another kind, or of a class that no training label has."""
+    if labels.is_floating_point() != given.is_floating_point() or labels.shape[1:] != given.shape[1:]:
+        kinds = [
+            f"{str(found.dtype).removeprefix('torch.')} of shape {tuple(found.shape)}" for found in (labels, given)
+        ]
+        raise InputError(f"the labels of the test data are {kinds[0]}, those of the training data {kinds[1]}")
+    classes = count_classes(given)
+    if classes and (largest := int(labels.max())) >= classes:
+        raise InputError(f"label {largest} of the test data is not among the {classes} classes of the training labels")
+
+
+def held_out_samples(
+    test: Any, device: torch.device, *, any_kind: bool = False, **loader_options: Any
+) -> tuple[Samples, Tensor] | None:
     """Test data and its labels."""
     if test is None:
         return None
@@ -202,9 +238,10 @@ def held_out_samples(test: Any, device: torch.device, **loader_options: Any) -> 
     if len(samples) == 0:
         raise InputError("the test data is empty; leave test= out if there is none")
     try:
-        return samples, integer_labels(read_labels(data) if labels is None else labels, len(samples))
+        found = label_tensor(read_labels(data) if labels is None else labels, len(samples), any_kind=any_kind)
     except InputError as error:
         raise InputError(f"in the test data, {error}") from error
+    return samples, found
 
 
 def cross_entropy(classes: int) -> Criterion:

@@ -7,7 +7,7 @@ draws from a generator of its own, rather than from torch's, numpy's or random's
 """
 
 from collections.abc import Callable, Iterator, Sequence, Sized
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -206,7 +206,7 @@ def check_returned(dataset: Any, labels: Any, source: str) -> None:
     with seeded(Stream.named(0, "labels")):
         for index in sorted({0, n - 1, *range(0, n, max(1, n // SPOT_CHECKS))}) if n else ():
             item = dataset[index]
-            if isinstance(item, tuple | list) and len(item) > 1 and _label_of(item, index) != _plain(labels[index]):
+            if isinstance(item, tuple | list) and len(item) > 1 and not _same(_label_of(item, index), labels[index]):
                 raise InputError(
                     f"sample {index} of the data set comes with the label {_label_of(item, index)!r}, but {source} "
                     f"say {_plain(labels[index])!r}; pass the labels to train on as labels=, and have the data set "
@@ -215,7 +215,15 @@ def check_returned(dataset: Any, labels: Any, source: str) -> None:
 
 
 def _plain(label: Any) -> Any:
-    return label.item() if isinstance(label, Tensor | np.generic) else label
+    return label.tolist() if isinstance(label, Tensor | np.ndarray | np.generic) else label
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Numbers may have been rounded to another precision."""
+    one, other = _plain(one), _plain(other)
+    if isinstance(one, float | list):
+        return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-5)
+    return bool(one == other)
 
 
 def _label_of(item: Any, index: int) -> Any:
@@ -231,15 +239,42 @@ def as_tensor(values: Any) -> Tensor:
     return values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
 
 
-def check_labels(labels: Any, n: int) -> Tensor:
-    """Labels as int64, or an error that says what is wrong with them."""
+def check_labels(labels: Any, n: int, *, any_kind: bool = False) -> Tensor:
+    """Labels as int64, or an error that says what is wrong with them; see :func:`label_tensor` for ``any_kind``."""
     if n == 0:
         raise InputError("the data set is empty; there is nothing to train on")
-    found = integer_labels(labels, n)
+    found = label_tensor(labels, n, any_kind=any_kind)
+    if found.is_floating_point():
+        return found
     low = int(found.min())
     if int(found.max()) == low:
         raise InputError(f"all {n} labels are {low}; at least two classes are needed")
     return found
+
+
+def label_tensor(labels: Any, n: int, *, any_kind: bool = False) -> Tensor:
+    """Integer labels; with ``any_kind``, for a criterion of the user's, also numbers and rows of 0 and 1 as floats."""
+    if any_kind:
+        with suppress(TypeError, ValueError, RuntimeError):
+            labels = as_tensor(labels)
+        if isinstance(labels, Tensor) and (labels.is_floating_point() or labels.ndim == 2):
+            return _targets(labels, n)
+    return integer_labels(labels, n)
+
+
+def _targets(found: Tensor, n: int) -> Tensor:
+    if found.ndim not in (1, 2) or len(found) != n or found.numel() == 0:
+        raise InputError(
+            f"labels have shape {tuple(found.shape)} for {n} samples; give one number, or one row, a sample"
+        )
+    if not found.is_floating_point() and not bool(((found == 0) | (found == 1)).all()):
+        raise InputError(
+            "rows of integers as labels must hold 0 and 1 alone (which labels apply); give floats otherwise"
+        )
+    targets = found.to(torch.float32).cpu()
+    if not bool((finite := torch.isfinite(targets).reshape(n, -1).all(1)).all()):
+        raise InputError(f"the label of sample {int(finite.int().argmin())} is NaN or infinite; fill or remove it")
+    return targets
 
 
 def integer_labels(labels: Any, n: int) -> Tensor:
@@ -256,7 +291,10 @@ def integer_labels(labels: Any, n: int) -> Tensor:
     if len(found) != n:
         raise InputError(f"there are {len(found)} labels for {n} samples; give one per sample")
     if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
-        raise InputError(f"labels are {found.dtype}; they must be integers 0..classes-1 (convert them first)")
+        raise InputError(
+            f"labels are {found.dtype}; they must be integers 0..classes-1 (convert them first), or give criterion= "
+            "for labels of another kind"
+        )
     found = found.to(torch.int64).cpu()
     where = int(found.argmin())
     if found[where] < 0:

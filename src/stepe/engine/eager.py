@@ -107,9 +107,7 @@ class EagerEngine:
         def judge(batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor | None, Tensor | None]:
             x, y = batch
             outputs = self.forward(x)
-            # Fewer outputs than classes, for example one for a binary criterion, are no logits.
-            logits = outputs if outputs.ndim == 2 and outputs.shape[1] >= self.task.classes else None
-            return self.task.criterion(outputs, y), logits, y
+            return self.task.criterion(outputs, y), outputs if self.task.can_read(outputs) else None, y
 
         seen = probe(
             self.model,
@@ -119,6 +117,7 @@ class EagerEngine:
             stream=stream,
             device=self.device,
             probabilities=probabilities,
+            read=self.task.read,
         )
         return self.ranks.assemble(seen, positions)
 

@@ -11,12 +11,14 @@ checkpoints save. To add one: a file in this folder, and a line in the registry 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from stepe.errors import InputError
+from stepe.labels import READERS, Kind, Read, kind_of
 from stepe.ledger import Ledger, Observation
 from stepe.noise_rate import Estimate
 from stepe.plan import Plan
@@ -35,8 +37,9 @@ class Task:
     """All that a method may know about a run. The truth, where a benchmark has it, is not among it."""
 
     labels: Tensor
-    """the given labels, int64"""
+    """the given labels: int64 classes, or what else a criterion compares outputs with (``stepe.labels``)"""
     classes: int
+    """0 where labels are no classes"""
     epochs: int
     seed: int
     criterion: Criterion
@@ -52,6 +55,22 @@ class Task:
     """who judges the samples: the model in training, or others (``stepe.reach``)"""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     """where the loss is computed: state that it reads lives there"""
+
+    @cached_property
+    def kind(self) -> Kind:
+        """What the labels are."""
+        return kind_of(self.labels)
+
+    @property
+    def read(self) -> Read:
+        """What outputs tell about labels of this kind."""
+        return READERS[self.kind]
+
+    def can_read(self, outputs: Tensor) -> bool:
+        """Whether outputs tell more than their loss: one for a binary criterion, for example, is no logit per class."""
+        if self.kind == "classes":
+            return outputs.ndim == 2 and outputs.shape[1] >= self.classes
+        return outputs.ndim > 0 and outputs[0].numel() == self.labels[0].numel()
 
     @property
     def n(self) -> int:
@@ -105,6 +124,9 @@ class Method(ABC):
     def start(self, task: Task, ledger: Ledger) -> None:
         """Get to know the task: resolve options that depend on it, declare ledger columns."""
         self.task = task
+        if task.kind == "numbers":
+            width = task.labels.shape[1] if task.labels.ndim == 2 else None
+            ledger.add_column("output", torch.float32, float("nan"), width=width)
 
     @abstractmethod
     def wants_probe(self, epoch: int) -> bool:

@@ -57,12 +57,29 @@ class Elimination(Method):
                 "how much to drop is found out in the warm-up, and there is none: train for 2 epochs or more, the "
                 "first of them a warm-up, or give rho_max"
             )
+        if task.kind != "classes":
+            self._check_targets(drop_max)
         by_guess = self.automatic.finds_rate or task.reach != "in-sample"
         self.uses_guess = self.score == "guess" or (self.score == "auto" and by_guess)
         self.needs_probabilities = self.uses_guess or self.automatic.finds_rate
         if self.needs_probabilities:
             ledger.add_column("guess", torch.float16, float("nan"), width=task.classes)
         self._take_drop_max(0.0 if drop_max is None else drop_max)
+
+    def _check_targets(self, drop_max: float | None) -> None:
+        """What is found out by comparing classes cannot be, where labels are none."""
+        if drop_max is None:
+            raise InputError(
+                f"how many labels are wrong can be estimated for classes alone, and these are {self.task.kind}: give "
+                "rho_max, the largest share to drop, or noise_rate, the share that is wrong"
+            )
+        if self.score == "guess" or self.task.reach != "in-sample":
+            raise InputError(
+                f"a running guess and a cross-fitted probe need classes, and these labels are {self.task.kind}: use "
+                "score='loss' and probe='in-sample'"
+            )
+        if self.min_keep > 0 and self.task.groups is None:
+            raise InputError(f"min_keep protects classes, and these labels are {self.task.kind}: give groups too")
 
     def _take_drop_max(self, drop_max: float) -> None:
         self.drop_max = drop_max
@@ -134,9 +151,10 @@ class Elimination(Method):
 
     def select(self, drop_fraction: float, ledger: Ledger) -> Selection:
         """The selection rule on the scores, with the group floor if one is set."""
-        groups = self.task.labels if self.task.groups is None else self.task.groups
+        groups = self.task.labels if self.task.groups is None and self.task.classes else self.task.groups
         scores, drop_fraction = protect(self.scores(ledger), drop_fraction, self.task.trusted)
-        return select(scores, drop_fraction, groups=groups.to(ledger.device), min_keep=self.min_keep)
+        groups = None if groups is None else groups.to(ledger.device)
+        return select(scores, drop_fraction, groups=groups, min_keep=self.min_keep)
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """All samples in the warm-up, then those with the lowest scores."""

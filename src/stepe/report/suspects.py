@@ -66,10 +66,16 @@ def suspects(run: "Run") -> list[Shown]:
 
 
 def all_names(run: "Run") -> list[str]:
-    """The classes, and after them whatever else a model suggests that has more outputs than there are classes."""
+    """The classes, and after them whatever else a model suggests that has more outputs than there are classes.
+
+    Labels that are no classes, numbers for instance, are their own names.
+    """
     names = run.class_names
-    others = sorted(set(run.issues["suggested_label"]) - set(names) - {""})
-    return [*names, *others]
+    found = set(run.issues["suggested_label"])
+    if not names:
+        listed = run.samples[run.samples["rank"] <= LISTED]
+        found |= {*listed["given_label"], *listed["suggested_label"]}
+    return [*names, *sorted(found - set(names) - {""})]
 
 
 def looks(exhibits: Sequence[Exhibit]) -> list[Shown]:
