@@ -54,6 +54,8 @@ Labels = npt.NDArray[Any]
 
 ROUNDS = 3
 PREDICTED_AT_ONCE = 4096
+SPARSE_RATE = 2e-3
+"""weighted sums move faster than the means of a :class:`~stepe.models.text.TextBag`, whose rate this would be"""
 TRAINING = ("epochs", "hidden", "dropout", "learning_rate", "batch_size")
 NETWORK_ALONE = (*TRAINING, "warmup")
 ESTIMATOR_ALONE = ("rounds", "n_jobs")
@@ -217,7 +219,8 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Elimination, Ledger]:
         sparse = hasattr(x, "tocsr")
         asked = {name: getattr(self, name) for name in TRAINING if getattr(self, name) is not None}
-        preset = replace(training_for("text" if sparse else "features", len(y)), **asked)
+        preset = training_for("text" if sparse else "features", len(y))
+        preset = replace(replace(preset, learning_rate=SPARSE_RATE) if sparse else preset, **asked)
         device, seed = find_device(self.device), self._seed()
         self._encoder = SparseScale.fit(x) if sparse else FeatureEncoder.fit(x)
         encoded = self._encoder.encode(x)
