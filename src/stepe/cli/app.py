@@ -44,7 +44,7 @@ EXIT_INTERRUPTED = 130
 RESUMED = (
     *("label", "text", "image", "features", "id", "trusted", "group", "split_by", "holdout", "test", "encoding"),
     *("image_size", "model", "decisions"),
-    *("method", "noise", "epochs", "warmup", "rho_max", "probe", "noise_rate", "min_keep", "seed", "device"),
+    *("method", "noise", "epochs", "warmup", "rho_max", "probe", "noise_rate", "min_keep", "seed", "device", "track"),
 )
 METHOD_NAMES = ", ".join(METHODS)
 
@@ -257,6 +257,15 @@ def clean(
         str | None,
         typer.Option(metavar="RUN", help="Train with what people decided about this earlier run.", show_default=False),
     ] = None,
+    track: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME[:WHERE]",
+            help="Send the history on: tensorboard (into the run folder) or tensorboard:DIR, wandb:PROJECT, "
+            "mlflow:EXPERIMENT. May be given several times.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006 (typer reads it, nobody writes it)
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Continue an interrupted run.", show_default=False)
     ] = None,
@@ -344,6 +353,7 @@ def clean(
             data_dir=data_dir,
             compare=compare,
             decisions=reviewed,
+            track=track,
             say=say,
             follow=follow,
         )

@@ -123,6 +123,8 @@ class Request(Layout):
     """an earlier run, on whose labels people have decided"""
     decisions_until: int = 0
     """the last entry of its log that counts"""
+    track: tuple[str, ...] = ()
+    """where the history goes besides the run folder"""
 
     @classmethod
     def read(cls, saved: dict[str, Any]) -> "Request":
@@ -170,6 +172,7 @@ def clean(
     data_dir: str | Path | None = None,
     compare: bool | None = None,
     decisions: "Run | str | Path | None" = None,
+    track: str | Sequence[str] = (),
     resume: bool = False,
     say: Callable[[str], None] = lambda message: None,
     follow: Follow | None = None,
@@ -209,6 +212,8 @@ def clean(
         data_dir: where CIFAR-N lies; else it is looked for in ``$STEPE_DATA`` and a cache folder, else downloaded.
         compare: whether plain training and, where clean labels are known, the oracle are trained too.
         decisions: an earlier run of this data that people have reviewed: their labels are trained on, and trusted.
+        track: where to send the history: ``"tensorboard"`` (into the run folder) or ``"tensorboard:DIR"``,
+            ``"wandb:PROJECT"``, ``"mlflow:EXPERIMENT"``; one or several.
         resume: continue what is in ``out``, called with the same arguments.
         say: is told what a person should know.
         follow: makes an observer that shows the progress of a run.
@@ -268,6 +273,7 @@ def clean(
         duplicates=source.duplicates,
         decisions=None if review is None else str(review.run.path.resolve()),
         decisions_until=0 if review is None else review.until,
+        track=_tracked(track),
         **{option.name: getattr(layout, option.name) for option in fields(Layout)},
     )
     _check_options(request, rho_max=rho_max, warmup=warmup, min_keep=min_keep or None)
@@ -279,6 +285,15 @@ def _names(features: str | Sequence[str] | None) -> tuple[str, ...] | None:
     """Columns, as a list or with commas between."""
     found = features.split(",") if isinstance(features, str) else list(features or ())
     return tuple(name.strip() for name in found) or None
+
+
+def _tracked(track: str | Sequence[str]) -> tuple[str, ...]:
+    """Trackers by name; a folder of events is the same from everywhere."""
+    found = []
+    for text in [track] if isinstance(track, str) else track:
+        name, _, where = text.partition(":")
+        found.append(f"{name}:{Path(where).resolve()}" if name == "tensorboard" and where else text)
+    return tuple(found)
 
 
 def resume(
@@ -302,13 +317,17 @@ def resume(
             changed["methods"] = asked
     if "features" in changed:
         changed["features"] = list(_names(changed["features"]) or ()) or None
+    if "track" in changed:
+        changed["track"] = list(_tracked(changed["track"]))
     if changed.get("test") is not None:
         changed["test"] = resolved(changed["test"])
     if changed.get("decisions") is not None:
         changed["decisions"] = str(Path(changed["decisions"]).resolve())
     if "device" in changed and find_device(changed["device"]) == find_device(request.device):
         del changed["device"]
-    different = [f"{key} was {saved[key]!r}, not {value!r}" for key, value in changed.items() if saved[key] != value]
+    different = [
+        f"{key} was {saved.get(key)!r}, not {value!r}" for key, value in changed.items() if saved.get(key) != value
+    ]
     if different:
         raise RunError(
             f"{path} was started with another configuration: {'; '.join(different)}. "
@@ -411,6 +430,8 @@ def _carry_out(
     preset = _preset(source, request.model)
     description = describe_network(source, preset, device, request.model)
     preprocessing = {"kind": source.kind, "encoder": write_encoder(source.encoder), "model": description}
+    # All of them now: what is missing for one is said before the first is trained.
+    trackers = {method: _trackers(request, out, method) for method in request.methods}
     if source.kind == "images" and device.type == "cpu":
         _say_how_long(request, source, preset, description, say)
     for position, method in enumerate(request.methods):
@@ -418,7 +439,7 @@ def _carry_out(
         if resume and (path / "summary.json").exists():
             sweep(path)
             continue
-        observers = () if follow is None else (follow(method, position, len(request.methods)),)
+        observers = trackers[method] if follow is None else (*trackers[method], follow(method, position, len(trackers)))
         about = About(
             request=json.loads(json.dumps(asdict(request))) if position == 0 else {},
             class_names=source.class_names,
@@ -437,6 +458,14 @@ def _carry_out(
         review.hand_on(run)
     run.report()
     return run
+
+
+def _trackers(request: Request, out: Path, method: str) -> tuple[Observer, ...]:
+    if not request.track:
+        return ()
+    from stepe.integrations.trackers import make_tracker
+
+    return tuple(make_tracker(text, out, method) for text in request.track)
 
 
 def _train(
