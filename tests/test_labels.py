@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 import stepe
-from stepe import InputError, Truth
+from stepe import InputError, StepE, Truth
 from stepe.labels import LARGE, given_names, kind_of, read_marks, suggested_names, with_residuals
 from stepe.ledger import Observation
 from stepe.methods import METHODS
@@ -180,6 +180,70 @@ def test_a_run_folder_holds_a_regression_and_resumes_it(line, tmp_path, bits):
     run = stepe.Run(tmp_path / "run")
     assert run.issues["suggested_label"].tolist() == whole.issues()["suggested_label"].astype(str).tolist()
     assert run.report().exists()
+
+
+# In a loop of one's own
+
+
+def judged_numbers(model: nn.Module, batch: list[Tensor]) -> tuple[Tensor, Tensor]:
+    x, y = batch
+    outputs = model(x)
+    return HUBER(outputs, y), outputs
+
+
+def judged_marks(model: nn.Module, batch: list[Tensor]) -> tuple[Tensor, Tensor]:
+    x, y = batch
+    logits = model(x)
+    return bce(logits, y), logits
+
+
+def loop(data: Dataset, model: nn.Module, forward, learning_rate: float) -> StepE:
+    cleaner = StepE(data, epochs=12, rho_max=0.15)
+    loader = cleaner.loader(batch_size=32)
+    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9)
+    for _ in cleaner.epochs(model, forward=forward):
+        for batch in loader:
+            seen = (forward or judged_numbers)(model, batch)
+            loss = (seen[0] if isinstance(seen, tuple) else seen).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return cleaner
+
+
+def test_a_loop_flags_numbers_that_are_off(line):
+    x, y, noisy = line
+    model = seeded(nn.Linear(3, 1), nn.Flatten(0))
+    issues = loop(Rows(x, y), model, judged_numbers, 0.02).issues()
+    assert set(issues["row"]) == set(torch.nonzero(noisy).flatten().tolist())
+    for issue in issues.itertuples():
+        assert float(issue.suggested_label) == pytest.approx(float(y[issue.row] - 6), abs=1)
+
+
+def test_a_loop_flags_samples_with_a_wrong_mark(tags):
+    x, marks, noisy = tags
+    issues = loop(Rows(x, marks), seeded(nn.Linear(4, 2)), judged_marks, 0.5).issues()
+    assert set(issues["row"]) == set(torch.nonzero(noisy).flatten().tolist())
+
+
+def test_a_loop_that_gives_losses_alone_flags_what_it_drops(line):
+    x, y, noisy = line
+    model = seeded(nn.Linear(3, 1), nn.Flatten(0))
+    cleaner = loop(Rows(x, y), model, lambda model, batch: judged_numbers(model, batch)[0], 0.02)
+    issues = cleaner.issues()
+    assert set(issues["row"]) == set(torch.nonzero(cleaner.ledger["dropped"]).flatten().tolist())
+    assert set(torch.nonzero(noisy).flatten().tolist()) <= set(issues["row"])
+    assert set(issues["suggested_label"]) == {""}
+
+
+def test_a_loop_over_numbers_asks_how_they_become_losses(line):
+    x, y, _ = line
+    with pytest.raises(InputError, match="labels are numbers, not classes; say how"):
+        loop(Rows(x, y), seeded(nn.Linear(3, 1), nn.Flatten(0)), None, 0.1)
+    with pytest.raises(InputError, match=r"outputs have shape \(200, 2\) and the labels \(200,\)"):
+        loop(Rows(x, y), seeded(nn.Linear(3, 2)), lambda model, batch: (model(batch[0])[:, 0], model(batch[0])), 0.1)
+    with pytest.raises(InputError, match="give rho_max"):
+        StepE(Rows(x, y), epochs=12)
 
 
 # What cannot be

@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from stepe.errors import InputError
 from stepe.ledger import Observation
 from stepe.probe import read_logits
 
@@ -41,7 +42,7 @@ def read_marks(logits: Tensor, marks: Tensor | None, probabilities: bool = False
     """The mark that the logits disagree with most: its number, how sure they are, and by which margin."""
     if marks is None:
         return {}
-    agreeing = logits.detach().to(torch.float32).reshape(marks.shape) * (2 * marks - 1)
+    agreeing = _shaped(logits, marks) * (2 * marks - 1)
     margin, worst = agreeing.min(1)
     return {
         "prediction": worst,
@@ -53,7 +54,16 @@ def read_marks(logits: Tensor, marks: Tensor | None, probabilities: bool = False
 
 def read_numbers(outputs: Tensor, numbers: Tensor | None, probabilities: bool = False) -> dict[str, Tensor]:
     """The predicted numbers; how far off they are shows only beside all others, see :func:`with_residuals`."""
-    return {} if numbers is None else {"output": outputs.detach().to(torch.float32).reshape(numbers.shape)}
+    return {} if numbers is None else {"output": _shaped(outputs, numbers)}
+
+
+def _shaped(outputs: Tensor, labels: Tensor) -> Tensor:
+    if outputs.numel() != labels.numel():
+        raise InputError(
+            f"the outputs have shape {tuple(outputs.shape)} and the labels {tuple(labels.shape)}; give one output per "
+            "number or mark of a label, or the losses alone"
+        )
+    return outputs.detach().to(torch.float32).reshape(labels.shape)
 
 
 READERS: dict[Kind, Read] = {"classes": read_logits, "marks": read_marks, "numbers": read_numbers}

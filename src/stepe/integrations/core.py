@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, Subset
 
-from stepe.data.samples import DatasetSamples, check_labels, check_returned, check_view, integer_labels, read_labels
+from stepe.data.samples import DatasetSamples, check_labels, check_returned, check_view, label_tensor, read_labels
 from stepe.engine.eager import to_device
 from stepe.errors import InputError, RunError
 from stepe.issues import Names, training_table
+from stepe.labels import with_residuals
 from stepe.ledger import Ledger, Observation
 from stepe.methods import Criterion, Method, Task, make_method
 from stepe.plan import Plan, Share, batch_sizes
@@ -23,7 +24,7 @@ from stepe.probe import probe
 from stepe.randomness import Stream
 from stepe.ranks import Ranks, unwrapped
 from stepe.schedule import check_epochs
-from stepe.training import Row, check_batch_size, check_groups, check_trusted, cross_entropy
+from stepe.training import Row, check_batch_size, check_groups, check_trusted, count_classes, cross_entropy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +54,8 @@ class Cleaner:
         epochs: how many epochs will be trained.
         method: ``step-e``, or another method; its options follow by keyword.
         rho_max: largest share ever dropped; ``noise_rate``, a known share of wrong labels, may stand in for it.
-        labels: one integer per sample; by default the data set's ``targets`` or ``labels``, or what it returns.
+        labels: one integer per sample, or, with a ``criterion`` or ``forward`` of your own, one number or one row of 0
+            and 1; by default the data set's ``targets`` or ``labels``, or what it returns.
         groups: one integer per sample for ``min_keep``; by default the class.
         trusted: one bool per sample: labels that were checked; these samples are never dropped.
         class_names: for the issues; by default the numbers.
@@ -85,10 +87,10 @@ class Cleaner:
         if length not in ("kept", "full"):
             raise InputError(f"length is {length!r}; choose 'kept', or 'full' to repeat kept samples up to all")
         check_epochs(epochs, warmup=0)
-        self.length = length
+        self.length, self._has_criterion = length, criterion is not None
         self.samples = None if isinstance(data, int) else DatasetSamples(data, plain_view)
         given = _stream_labels(data, labels) if isinstance(data, int) else _labels(data, labels)
-        n, classes = len(given), int(given.max()) + 1
+        n, classes = len(given), count_classes(given)
         self.task = Task(
             labels=given,
             classes=classes,
@@ -220,8 +222,9 @@ class Cleaner:
             stream=stream,
             device=device,
             probabilities=self.method.needs_probabilities,
+            read=self.task.read,
         )
-        return ranks.assemble(seen, positions)
+        return with_residuals(ranks.assemble(seen, positions), self.task.labels)
 
     def _batches(
         self, parts: list[Tensor], stream: Stream, loader: DataLoader[Any] | None
@@ -247,10 +250,12 @@ class Cleaner:
             return (*seen, labels) if isinstance(seen, tuple) else (seen, None, None)
         if not isinstance(batch, list | tuple):
             raise InputError(f"a batch is a {type(batch).__name__}, not (inputs, labels); {how}")
+        if self.task.kind != "classes" and not self._has_criterion:
+            raise InputError(f"labels are {self.task.kind}, not classes; give criterion=, or {how}")
         logits = model(batch[0])
         if not isinstance(logits, Tensor):
             raise InputError(f"the model returned a {type(logits).__name__}, not a tensor of logits; {how}")
-        return self.task.criterion(logits, labels), logits, labels
+        return self.task.criterion(logits, labels), logits if self.task.can_read(logits) else None, labels
 
     # -- What was found -----------------------------------------------------------------------------------------
 
@@ -360,7 +365,7 @@ def _check_aligned(batch: Any, labels: Tensor) -> None:
 
 
 def _labels(dataset: Any, labels: Any) -> Tensor:
-    given = check_labels(read_labels(dataset) if labels is None else labels, len(dataset))
+    given = check_labels(read_labels(dataset) if labels is None else labels, len(dataset), any_kind=True)
     if labels is not None:
         check_returned(dataset, given, "the labels you gave")
     return given
@@ -369,7 +374,7 @@ def _labels(dataset: Any, labels: Any) -> Tensor:
 def _stream_labels(n: int, labels: Any) -> Tensor:
     if n < 1:
         raise InputError(f"the stream has {n} samples; say how many there are, so that each has a place by its index")
-    return torch.zeros(n, dtype=torch.int64) if labels is None else integer_labels(labels, n)
+    return torch.zeros(n, dtype=torch.int64) if labels is None else label_tensor(labels, n, any_kind=True)
 
 
 def _copy(value: Any) -> Any:

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from stepe.ledger import Ledger, Observation
-from stepe.probe import read_logits
 from stepe.ranks import Ranks
 
 
@@ -18,13 +17,9 @@ class Heard:
         self._index: list[Tensor] = []
         self._columns: list[dict[str, Tensor]] = []
 
-    def add(
-        self, losses: Tensor, index: Tensor, logits: Tensor | None, labels: Tensor | None, probabilities: bool
-    ) -> None:
-        """Take a batch in; it stays on its device until the epoch is over."""
-        columns = {"loss": losses.detach().float()}
-        if logits is not None:
-            columns |= read_logits(logits, labels, probabilities)
+    def add(self, losses: Tensor, index: Tensor, read: dict[str, Tensor]) -> None:
+        """Take a batch in, and what its outputs tell; it stays on its device until the epoch is over."""
+        columns = {"loss": losses.detach().float(), **read}
         self._index.append(index.detach())
         self._columns.append(columns)
 
@@ -41,6 +36,7 @@ class Heard:
             "margin": "margin",
             "given_probability": "trust",
             "probability": "guess",
+            "output": "output",
         }
         names = [name for name in known if all(name in columns for columns in self._columns)]
         index = torch.cat(self._index).cpu()

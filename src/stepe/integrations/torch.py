@@ -23,6 +23,7 @@ from stepe.data.samples import DatasetSamples, Draw, DrawnDataset, as_tensor, dr
 from stepe.errors import InputError, RunError
 from stepe.integrations.core import BatchForward, Cleaner, Probing
 from stepe.integrations.heard import Heard
+from stepe.labels import with_residuals
 from stepe.methods import Batch, Forward
 from stepe.plan import Plan, Share, batch_sizes
 from stepe.probe import check_losses
@@ -92,7 +93,8 @@ class StepE(Cleaner):  # noqa: D101 (the base class says it all)
                 "no losses were heard to choose samples by; call cleaner.reduce(losses, index) on every batch, with a "
                 "warm-up of at least one epoch, or give epochs(model) the model to probe"
             )
-        self.method.observe(self._heard.observation(self.ledger), self.ledger)
+        heard = with_residuals(self._heard.observation(self.ledger), self.task.labels)
+        self.method.observe(heard, self.ledger)
 
     @property
     def progress(self) -> float:
@@ -187,7 +189,8 @@ class StepE(Cleaner):  # noqa: D101 (the base class says it all)
             )
         on_host = index.cpu()
         labels = None if self._unnamed else self.task.labels[on_host].to(losses.device)
-        self._heard.add(losses, index, logits, labels, self.method.needs_probabilities)
+        tells = {} if logits is None else self.task.read(logits, labels, self.method.needs_probabilities)
+        self._heard.add(losses, index, tells)
         weight = self.plan.kept.cpu()[on_host].to(losses.device, losses.dtype)
         if self.plan.weight is not None:
             weight = self.plan.weight.cpu()[on_host].to(losses)
