@@ -287,6 +287,16 @@ def check_weight(weight: Any, n: int) -> Tensor:
     return found
 
 
+def balanced_weight(labels: Tensor) -> Tensor:
+    """One weight per sample, by which every class counts alike; 1 on average.
+
+    >>> balanced_weight(torch.tensor([0, 0, 0, 2])).tolist()
+    [0.6666666865348816, 0.6666666865348816, 0.6666666865348816, 2.0]
+    """
+    counts = torch.bincount(labels)
+    return (len(labels) / (counts > 0).sum() / counts[labels]).to(torch.float32)
+
+
 def weighted(plan: Plan, weight: Tensor | None) -> Plan:
     """A plan whose samples count as much as their owner says, besides what the method says."""
     if weight is None:

@@ -448,3 +448,15 @@ def test_the_request_is_plain_json(file, monkeypatch):
     monkeypatch.setattr("stepe.report.html.write_report", lambda run: run.path)
     clean(file, out="run", rho_max=0.2, epochs=2)
     assert json.loads(Path("run/config.json").read_text())["request"]["methods"] == ["step-e"]
+
+
+def test_balanced_training_finds_more_of_a_rare_class(tmp_path):
+    draw = np.random.default_rng(0)
+    labels = np.repeat(["common", "rare"], [380, 20])
+    features = draw.normal(size=(400, 4)) + 1.2 * (labels == "rare")[:, None]
+    found = {}
+    for balanced in (False, True):
+        run = stepe.clean((features, labels), rho_max=0.05, balanced=balanced, epochs=10, out=tmp_path / f"{balanced}")
+        found[balanced] = (run.samples["suggested_label"] == "rare").sum()
+        assert run.config["request"]["balanced"] == balanced
+    assert found[True] > 2 * found[False]

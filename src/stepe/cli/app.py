@@ -44,7 +44,8 @@ EXIT_INTERRUPTED = 130
 RESUMED = (
     *("label", "text", "image", "features", "id", "trusted", "group", "split_by", "holdout", "test", "encoding"),
     *("image_size", "model", "decisions"),
-    *("method", "noise", "epochs", "warmup", "rho_max", "probe", "noise_rate", "min_keep", "seed", "device", "track"),
+    *("method", "noise", "epochs", "warmup", "rho_max", "probe", "noise_rate", "min_keep", "balanced"),
+    *("seed", "device", "track"),
 )
 METHOD_NAMES = ", ".join(METHODS)
 
@@ -236,6 +237,9 @@ def clean(
         float,
         typer.Option(help="Share of every class or --group that is never dropped, to protect rare ones; 0 is off."),
     ] = 0.0,
+    balanced: Annotated[
+        bool, typer.Option("--balanced", help="Let every class count alike in training, however rare.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run; by default runs/DATA-N.", show_default=False)
@@ -347,6 +351,7 @@ def clean(
             probe=probe,
             noise_rate=noise_rate,
             min_keep=min_keep,
+            balanced=balanced,
             seed=seed,
             out=target,
             device=device,

@@ -33,7 +33,7 @@ from stepe.randomness import Stream, seeded
 from stepe.recipes.decided import Review, stated
 from stepe.run import About, Run, RunFolder, new_run_path, read_config
 from stepe.schedule import check_epochs
-from stepe.training import Observer, cross_entropy, find_device
+from stepe.training import Observer, balanced_weight, cross_entropy, find_device
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,6 +123,8 @@ class Request(Layout):
     """an earlier run, on whose labels people have decided"""
     decisions_until: int = 0
     """the last entry of its log that counts"""
+    balanced: bool = False
+    """whether every class counts alike in training, however rare"""
     track: tuple[str, ...] = ()
     """where the history goes besides the run folder"""
 
@@ -166,6 +168,7 @@ def clean(
     probe: str | None = None,
     noise_rate: float | None = None,
     min_keep: float = 0.0,
+    balanced: bool = False,
     seed: int = 0,
     out: str | Path | None = None,
     device: str = "auto",
@@ -207,6 +210,7 @@ def clean(
             :func:`stepe.fit`. By default ``auto``; in-sample for bundled data.
         noise_rate: known share of wrong labels.
         min_keep: share of every class, or of every ``group``, that is never dropped.
+        balanced: whether every class counts alike in training, however rare; what is dropped does not depend on it.
         seed: everything random follows from it.
         out: the run folder; by default ``runs/<data>-<n>``.
         data_dir: where CIFAR-N lies; else it is looked for in ``$STEPE_DATA`` and a cache folder, else downloaded.
@@ -264,6 +268,7 @@ def clean(
         rho_max=rho_max,
         noise_rate=noise_rate,
         min_keep=min_keep,
+        balanced=balanced,
         seed=seed,
         device=device,
         data_dir=None if folder is None else str(folder.resolve()),
@@ -497,6 +502,7 @@ def _train(
             noise_rate=_known_rate(request, source),
             groups=source.groups,
             trusted=source.trusted,
+            weight=balanced_weight(labels) if request.balanced else None,
             probe=request.probe,
             test=(source.test_x, source.test_labels) if len(source.test_labels) else None,
             truth=source.truth,
