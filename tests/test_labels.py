@@ -236,9 +236,40 @@ def test_a_loop_that_gives_losses_alone_flags_what_it_drops(line):
     assert set(issues["suggested_label"]) == {""}
 
 
+def test_a_stream_of_numbers_flags_those_that_are_off(line):
+    x, y, noisy = line
+    model = seeded(nn.Linear(3, 1), nn.Flatten(0))
+    cleaner = StepE(N, labels=y, epochs=12, rho_max=0.15)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    for _ in cleaner.epochs():
+        for index in torch.arange(N).split(32):
+            outputs = model(x[index])
+            loss = cleaner.reduce(HUBER(outputs, y[index]), index, logits=outputs)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    issues = cleaner.issues()
+    assert set(issues["row"]) == set(torch.nonzero(noisy).flatten().tolist())
+    assert all(issues["suggested_label"] != "")
+
+
+def test_a_criterion_makes_forward_unnecessary(line):
+    x, y, noisy = line
+    model = seeded(nn.Linear(3, 1), nn.Flatten(0))
+    cleaner = StepE(Rows(x, y), epochs=12, rho_max=0.15, criterion=HUBER)
+    loader = cleaner.loader(batch_size=32)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    for _ in cleaner.epochs(model):
+        for inputs, _ in loader:
+            optimizer.zero_grad()
+            cleaner.loss(model, inputs).backward()
+            optimizer.step()
+    assert set(cleaner.issues()["row"]) == set(torch.nonzero(noisy).flatten().tolist())
+
+
 def test_a_loop_over_numbers_asks_how_they_become_losses(line):
     x, y, _ = line
-    with pytest.raises(InputError, match="labels are numbers, not classes; say how"):
+    with pytest.raises(InputError, match="labels are numbers, not classes; give criterion=, or say how"):
         loop(Rows(x, y), seeded(nn.Linear(3, 1), nn.Flatten(0)), None, 0.1)
     with pytest.raises(InputError, match=r"outputs have shape \(200, 2\) and the labels \(200,\)"):
         loop(Rows(x, y), seeded(nn.Linear(3, 2)), lambda model, batch: (model(batch[0])[:, 0], model(batch[0])), 0.1)
