@@ -27,7 +27,10 @@ Kind = str
 class Encoder(Protocol):
     """Turns raw inputs of one kind into a tensor, a sample a row."""
 
-    kind: ClassVar[Kind]
+    @property
+    def kind(self) -> Kind:
+        """What kind of data it encodes."""
+        ...
 
     def encode(self, inputs: Any) -> Tensor:
         """The inputs as a network takes them."""
@@ -271,6 +274,50 @@ class TokenEncoder:
 
 
 # ---------------------------------------------------------------------------------------------------------------
+# What a pretrained network sees
+
+
+@dataclass(frozen=True)
+class FrozenEncoder:
+    """Features of pictures or texts from a pretrained network that is not trained itself.
+
+    They are computed once, so that a CPU can do it; what is trained is a small network on top.
+    """
+
+    kind: Kind
+    model: str
+    """``timm:NAME`` or ``hf:NAME``"""
+    inputs: "ImageEncoder | TokenEncoder"
+    """what the network takes"""
+    outputs: FeatureEncoder
+    """what becomes of its features"""
+
+    @classmethod
+    def fit(cls, inputs: Any, encoder: "ImageEncoder | TokenEncoder", model: str) -> "FrozenEncoder":
+        """Standardised over the training inputs."""
+        seen = cls(encoder.kind, model, encoder, FeatureEncoder.identity(0))._see(inputs)
+        return cls(encoder.kind, model, encoder, FeatureEncoder.fit(seen))
+
+    def encode(self, inputs: Any) -> Tensor:
+        """Standardised features."""
+        return self.outputs.encode(self._see(inputs))
+
+    def _see(self, inputs: Any) -> npt.NDArray[np.float64]:
+        from stepe.models.pretrained import features
+
+        return features(self.model, self.inputs.encode(inputs)).double().numpy()
+
+    def to_json(self) -> dict[str, Any]:
+        """Its parts."""
+        return {
+            "kind": self.kind,
+            "model": self.model,
+            "inputs": write_encoder(self.inputs),
+            "outputs": write_encoder(self.outputs),
+        }
+
+
+# ---------------------------------------------------------------------------------------------------------------
 # Tables
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-", "nat"})
@@ -441,7 +488,8 @@ def _dates(values: "pd.Series[Any]") -> "pd.Series[Any]":
 
 
 ENCODERS: dict[str, Any] = {
-    kind.__name__: kind for kind in (FeatureEncoder, ImageEncoder, TextEncoder, TokenEncoder, TableEncoder)
+    kind.__name__: kind
+    for kind in (FeatureEncoder, ImageEncoder, TextEncoder, TokenEncoder, FrozenEncoder, TableEncoder)
 }
 
 
@@ -456,6 +504,8 @@ def read_encoder(saved: dict[str, Any]) -> Encoder:
     try:
         if saved["name"] == TableEncoder.__name__:
             options["columns"] = [Column(**column) for column in options["columns"]]
+        if saved["name"] == FrozenEncoder.__name__:
+            options |= {name: read_encoder(options[name]) for name in ("inputs", "outputs")}
         encoder: Encoder = ENCODERS[saved["name"]](**options)
     except (KeyError, TypeError) as error:
         raise RunError(f"the preprocessing of the run cannot be read: {error!r}; train it again") from error

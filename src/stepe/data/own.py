@@ -18,6 +18,7 @@ from stepe.data import arrays, images, table
 from stepe.data.encode import (
     Encoder,
     FeatureEncoder,
+    FrozenEncoder,
     ImageEncoder,
     Kind,
     TableEncoder,
@@ -437,12 +438,15 @@ def csv_text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 # Encoding
 
 
-def fit_encoder(kind: Kind, inputs: Any, model: str | None) -> Encoder:
-    """The encoder of a kind of data, fitted on the inputs that are trained on."""
+def fit_encoder(kind: Kind, inputs: Any, model: str | None, device: torch.device) -> Encoder:
+    """The encoder of a kind of data, fitted on the inputs that are trained on.
+
+    To train a pretrained network takes a GPU; without one, its features are as far as it goes.
+    """
     if model is not None:
         check_model(model, kind)
-    if kind == "text" and model is not None:
-        return TokenEncoder.fit(inputs, model)
+        shown = TokenEncoder.fit(inputs, model) if kind == "text" else ImageEncoder.fit(inputs)
+        return FrozenEncoder.fit(inputs, shown, model) if device.type == "cpu" else shown
     if kind == "text":
         return TextEncoder.fit(inputs)
     if kind == "images":

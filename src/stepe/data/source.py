@@ -213,10 +213,10 @@ def open_own(
     else:
         collection = collect(data, layout, device, say)
     if layout.test is None:
-        return from_collection(collection, layout, say)
+        return from_collection(collection, layout, say, device=device)
     size = collection.inputs.shape[-1] if collection.kind == "images" else None
     held_out = collect(layout.test, replace(layout, image_size=size), device, say)
-    return from_collection(collection, layout, say, held_out=held_out)
+    return from_collection(collection, layout, say, device=device, held_out=held_out)
 
 
 def from_collection(
@@ -224,6 +224,7 @@ def from_collection(
     layout: Layout | None = None,
     say: Say = lambda message: None,
     *,
+    device: torch.device = CPU,
     encoder: Encoder | None = None,
     held_out: Collection | None = None,
 ) -> Source:
@@ -234,7 +235,7 @@ def from_collection(
     together = None if collection.together is None else [collection.together[i] for i in labelled]
     apart = hold_out(numbers[labelled], 0 if held_out is not None else layout.holdout, together)
     train, test, unlabelled = labelled[~apart], labelled[apart], np.flatnonzero(numbers < 0)
-    encoder = encoder or fit_encoder(collection.kind, collection.take(train), layout.model)
+    encoder = encoder or fit_encoder(collection.kind, collection.take(train), layout.model, device)
     if held_out is None:
         tested, test_labels = collection, numbers[test]
     else:

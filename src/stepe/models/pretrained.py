@@ -1,14 +1,20 @@
 """Other people's networks, where their packages are installed: ``timm:NAME`` for pictures, ``hf:NAME`` for texts."""
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from stepe.errors import InputError
+from stepe.probe import evaluating
+from stepe.randomness import preserved
 
 PACKAGES = {"timm": "timm", "hf": "transformers"}
 KINDS = {"timm": "images", "hf": "text"}
+FEATURE_BATCH = 64
 
 
 def check_model(model: str, kind: str) -> None:
@@ -25,20 +31,71 @@ def load_model(model: str, classes: int, *, pretrained: bool) -> nn.Module:
     """The network with a new head; without its pretrained weights where others will be loaded."""
     prefix, _, name = model.partition(":")
     package = _package(prefix)
-    try:
+    with _explained(model):
         if prefix == "timm":
             made: nn.Module = package.create_model(name, pretrained=pretrained, num_classes=classes)
             return made
         return TextClassifier(package, name, classes, pretrained=pretrained)
+
+
+@contextmanager
+def _explained(model: str) -> Iterator[None]:
+    try:
+        yield
     except Exception as error:  # unknown names and failed downloads, as each package has them
         why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(f"model {model!r} cannot be loaded: {why}; check its name and the connection") from error
 
 
+def features(model: str, x: Tensor) -> Tensor:
+    """What a pretrained network makes of encoded inputs, without training it: n x width."""
+    prefix, _, name = model.partition(":")
+    package = _package(prefix)
+    with _explained(model), preserved():
+        network = _picture_features(package, name) if prefix == "timm" else TextFeatures(package, name)
+    with evaluating(network):
+        return torch.cat([network(part).float() for part in torch.split(x, FEATURE_BATCH)])
+
+
+def _picture_features(timm: Any, name: str) -> nn.Module:
+    network: nn.Module = timm.create_model(name, pretrained=True, num_classes=0)
+    usual = timm.data.resolve_model_data_config(network)
+    mean, std = (torch.tensor(usual[part]).reshape(3, 1, 1) for part in ("mean", "std"))
+    return _Normalised(network, mean, std)
+
+
+class _Normalised(nn.Module):
+    """A network on bytes, as it was trained to see them."""
+
+    def __init__(self, network: nn.Module, mean: Tensor, std: Tensor):
+        super().__init__()
+        self.network, self._mean, self._std = network, mean, std
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Its pooled features."""
+        found: Tensor = self.network((x.float() / 255 - self._mean) / self._std)
+        return found
+
+
 def tokenizer(model: str) -> Any:
     """What turns texts into the tokens of a language model."""
     prefix, _, name = model.partition(":")
-    return _package(prefix).AutoTokenizer.from_pretrained(name)
+    with _explained(model):
+        return _package(prefix).AutoTokenizer.from_pretrained(name)
+
+
+class TextFeatures(nn.Module):
+    """The mean of a language model's last states over the tokens of a text."""
+
+    def __init__(self, transformers: Any, name: str):
+        super().__init__()
+        self.model = transformers.AutoModel.from_pretrained(name)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One row a text; an empty one is zero."""
+        there = (x > 0).long()
+        states: Tensor = self.model(input_ids=(x - 1).clamp(min=0), attention_mask=there).last_hidden_state
+        return (states * there[..., None]).sum(1) / there.sum(1, keepdim=True).clamp(min=1)
 
 
 class TextClassifier(nn.Module):

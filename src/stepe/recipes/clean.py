@@ -16,7 +16,15 @@ from torch import nn
 
 from stepe.data import arrays
 from stepe.data.augment import CropFlip, Normalised
-from stepe.data.encode import FeatureEncoder, Kind, TableEncoder, TextEncoder, write_encoder
+from stepe.data.encode import (
+    FeatureEncoder,
+    FrozenEncoder,
+    ImageEncoder,
+    Kind,
+    TableEncoder,
+    TextEncoder,
+    write_encoder,
+)
 from stepe.data.images import SMALL
 from stepe.data.noise import Noise
 from stepe.data.own import Layout, resolved
@@ -437,7 +445,7 @@ def _carry_out(
     preprocessing = {"kind": source.kind, "encoder": write_encoder(source.encoder), "model": description}
     # All of them now: what is missing for one is said before the first is trained.
     trackers = {method: _trackers(request, out, method) for method in request.methods}
-    if source.kind == "images" and device.type == "cpu":
+    if isinstance(source.encoder, ImageEncoder) and device.type == "cpu":
         _say_how_long(request, source, preset, description, say)
     for position, method in enumerate(request.methods):
         path = out if position == 0 else out / "compare" / method
@@ -523,13 +531,15 @@ def _train(
 def _preset(source: Source, model: str | None) -> Preset:
     if _is_benchmark(source):
         return Preset()
+    if isinstance(source.encoder, FrozenEncoder):
+        return training_for("features", len(source.labels))
     return training_for(source.kind, len(source.labels), pretrained=model is not None)
 
 
 def describe_network(source: Source, preset: Preset, device: torch.device, model: str | None) -> dict[str, Any]:
     """The network for a kind of data, as :func:`stepe.models.build.build` makes it."""
     encoder, classes = source.encoder, source.classes
-    if model is not None:
+    if model is not None and not isinstance(encoder, FrozenEncoder):
         return {"name": "pretrained", "model": model, "classes": classes}
     if isinstance(encoder, TextEncoder):
         (hidden,) = preset.hidden
@@ -544,7 +554,7 @@ def describe_network(source: Source, preset: Preset, device: torch.device, model
     shape = {"classes": classes, "hidden": list(preset.hidden), "dropout": preset.dropout}
     if isinstance(encoder, TableEncoder):
         return {"name": "tabular", "numbers": encoder.numbers, "codes": encoder.codes, **shape}
-    if isinstance(encoder, FeatureEncoder):
+    if isinstance(encoder, FeatureEncoder | FrozenEncoder):
         return {"name": "mlp", "inputs": source.x[0].numel(), **shape}
     # The CIFAR stem is far more accurate on small pictures, and far too slow without a GPU.
     small = device.type == "cuda" and source.x.shape[-1] <= SMALL

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from stepe.data.augment import Normalised
-from stepe.data.encode import Encoder, FeatureEncoder, ImageEncoder, read_encoder
+from stepe.data.encode import Encoder, FeatureEncoder, FrozenEncoder, ImageEncoder, read_encoder
 from stepe.data.own import Collection, Layout, collect, from_matrix
 from stepe.data.source import check_there
 from stepe.errors import InputError, RunError
@@ -76,7 +76,8 @@ def _load(run: "Run") -> tuple[Encoder, nn.Module]:
 def _collect(run: "Run", data: Any, encoder: Encoder, device: torch.device) -> Collection:
     request = run.config["request"]
     asked = Request.read(request) if request else Layout()
-    size = encoder.size if isinstance(encoder, ImageEncoder) else None
+    shown = encoder.inputs if isinstance(encoder, FrozenEncoder) else encoder
+    size = shown.size if isinstance(shown, ImageEncoder) else None
     layout = Layout(
         text=asked.text,
         image=asked.image,
