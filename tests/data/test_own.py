@@ -273,6 +273,13 @@ def test_a_mistake_says_what_to_do(frame, layout, told):
         own(frame, **layout)
 
 
+def test_the_training_data_is_no_test_data(frame, tmp_path):
+    path = tmp_path / "table.csv"
+    frame.to_csv(path, index=False)
+    with pytest.raises(InputError, match="the test data is the training data"):
+        own(str(path), label="stars", text="review", test=str(path))
+
+
 def test_a_table_of_nothing_but_ids_has_nothing_to_learn_from():
     table = pd.DataFrame({"nr": [str(i) for i in range(20)], "same": ["1"] * 20, "y": ["a", "b"] * 10})
     with pytest.raises(InputError, match="every column of the table is empty or holds one value"):

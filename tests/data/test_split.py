@@ -19,7 +19,7 @@ def test_nothing_can_be_held_out():
     assert not hold_out(LABELS, 0).any()
 
 
-@pytest.mark.parametrize("share", [1.0, -0.1, float("nan")])
+@pytest.mark.parametrize("share", [1.0, 0.95, -0.1, float("nan")])
 def test_a_share_that_is_none_is_refused(share):
     with pytest.raises(InputError, match="holdout is"):
         hold_out(LABELS, share)

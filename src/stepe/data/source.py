@@ -214,6 +214,8 @@ def open_own(
         collection = collect(data, layout, device, say)
     if layout.test is None:
         return from_collection(collection, layout, say, device=device)
+    if collection.reference == layout.test:
+        raise InputError("the test data is the training data, so the accuracy would say nothing; leave --test out")
     size = collection.inputs.shape[-1] if collection.kind == "images" else None
     held_out = collect(layout.test, replace(layout, image_size=size), device, say)
     return from_collection(collection, layout, say, device=device, held_out=held_out)

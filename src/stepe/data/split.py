@@ -10,6 +10,8 @@ from stepe.errors import InputError
 from stepe.randomness import Stream
 
 HOLD_OUT = 0.2
+MOST_HELD_OUT = 0.9
+"""there must be something to train on"""
 WINDOW = 32
 """groups that are looked at for the next to hold out"""
 
@@ -25,8 +27,8 @@ def hold_out(
         together: names of groups that are held out as a whole or not at all (a patient, a user); an empty name is
             nobody's.
     """
-    if not 0 <= share < 1:
-        raise InputError(f"holdout is {share!r}; it must be a share in [0, 1), 0 for none")
+    if not 0 <= share <= MOST_HELD_OUT:
+        raise InputError(f"holdout is {share!r}; it must be a share from 0 (none) to {MOST_HELD_OUT}")
     chosen = np.zeros(len(labels), dtype=bool)
     if share == 0:
         return chosen
