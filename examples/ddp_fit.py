@@ -18,6 +18,7 @@ def main() -> None:
     x = (x / 16).float()
     planted = symmetric(x[300:], y[300:], classes=10, rate=0.3, seed=0)
 
+    torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
     result = stepe.fit(
         model, planted.x, planted.labels, epochs=30, batch_size=64, rho_max=0.35, test=(x[:300], y[:300]), device="cpu"
