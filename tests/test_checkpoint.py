@@ -16,30 +16,12 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 import stepe
+from interrupted import StopHereError, Stopper
 from stepe import RunError, checkpoint
 from stepe.files import TEMPORARY
-from stepe.training import Result, Row, Training
+from stepe.training import Result
 
 EPOCHS, STOP = 6, 4
-
-
-class StopHereError(Exception):
-    """Stands in for a kill."""
-
-
-class Stopper:
-    """Ends a run after some epochs, once its checkpoint is written."""
-
-    def __init__(self, epoch: int):
-        self.epoch = epoch
-
-    def run_started(self, training: Training) -> None: ...
-
-    def epoch_ended(self, training: Training, row: Row) -> None:
-        if training.epoch == self.epoch:
-            raise StopHereError
-
-    def run_ended(self, result: Result) -> None: ...
 
 
 @pytest.fixture

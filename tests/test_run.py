@@ -16,33 +16,15 @@ import torch.nn.functional as F
 from torch import nn
 
 import stepe
+from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
 from stepe.exhibits import Exhibit
 from stepe.files import TEMPORARY
 from stepe.issues import COLUMNS, Names
 from stepe.run import About, RunFolder, latest_run, new_run_path
-from stepe.training import Result, Row, Training
+from stepe.training import Result
 
 EPOCHS = 5
-
-
-class StopHereError(Exception):
-    """Stands in for a kill."""
-
-
-class Stopper:
-    """Ends a run after some epochs."""
-
-    def __init__(self, epoch: int):
-        self.epoch = epoch
-
-    def run_started(self, training: Training) -> None: ...
-
-    def epoch_ended(self, training: Training, row: Row) -> None:
-        if training.epoch == self.epoch:
-            raise StopHereError
-
-    def run_ended(self, result: Result) -> None: ...
 
 
 @pytest.fixture

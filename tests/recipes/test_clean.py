@@ -11,32 +11,13 @@ import pytest
 import torch
 
 import stepe
+from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
 from stepe.data.source import Source
 from stepe.methods import METHODS
 from stepe.recipes.clean import clean, default_out, resume
-from stepe.training import Result, Row, Training
 
 METHODS_ON_GIVEN_LABELS = [name for name, kind in METHODS.items() if kind.trains_on == "given"]
-
-
-class StopHereError(Exception):
-    """Stands in for a kill."""
-
-
-class Stopper:
-    """Ends a run after some epochs."""
-
-    def __init__(self, epoch: int | None):
-        self.epoch = epoch
-
-    def run_started(self, training: Training) -> None: ...
-
-    def epoch_ended(self, training: Training, row: Row) -> None:
-        if training.epoch == self.epoch:
-            raise StopHereError
-
-    def run_ended(self, result: Result) -> None: ...
 
 
 def stopping(method: str, epoch: int) -> Callable[..., Stopper]:

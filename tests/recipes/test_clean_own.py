@@ -11,15 +11,12 @@ import pytest
 from PIL import Image
 
 import stepe
+from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
 from stepe.recipes.clean import resume, training_for
 
 pytestmark = pytest.mark.usefixtures("_elsewhere")
 DEBIAN = Path(os.environ.get("STEPE_DATA", "")) / "debian-packages.csv"
-
-
-class StopHereError(Exception):
-    """Stands in for a kill."""
 
 
 @pytest.fixture
@@ -178,15 +175,8 @@ def test_larger_data_gets_fewer_epochs_and_small_data_smaller_batches():
 # Resuming
 
 
-def stop(*_: Any) -> Any:
-    from stepe.training import Silent
-
-    class Stopper(Silent):
-        def epoch_ended(self, training: Any, row: Any) -> None:
-            if training.epoch == 2:
-                raise StopHereError
-
-    return Stopper()
+def stop(*_: Any) -> Stopper:
+    return Stopper(2)
 
 
 @pytest.mark.parametrize("kind", ["text", "images"])

@@ -1,10 +1,13 @@
 """``stepe.clean(..., decisions=RUN)``: training again with what people decided."""
 
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import stepe
+from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
 from stepe.cleaned import write_cleaned
 from stepe.decisions import Action, Decision, Key
@@ -12,10 +15,6 @@ from stepe.recipes.clean import resume
 
 pytestmark = pytest.mark.usefixtures("_elsewhere")
 CLASSES = ("pet", "food", "car")
-
-
-class StopHereError(Exception):
-    """Stands in for a kill."""
 
 
 @pytest.fixture
@@ -138,9 +137,10 @@ def test_held_out_rows_may_change_sides(reviewed, data, trained_with):
 
 
 def test_held_out_data_of_its_own_has_its_own_rows(data, tmp_path, trained_with):
-    run = clean(data, test=data)
+    other = shutil.copy(data, tmp_path / "test.csv")
+    run = clean(data, test=other)
     run.decisions.record(Action("one", (Decision("test", 0, "relabelled", "car"),)))
-    again = clean(data, test=data, decisions=run)
+    again = clean(data, test=other, decisions=run)
     samples = again.samples[again.samples["row"] == 0].set_index("split")
     assert samples["status"].to_dict() == {"train": "open", "test": "relabelled"}
 
@@ -185,20 +185,9 @@ def test_without_decisions_there_is_nothing_to_train_with(data):
 
 
 def test_a_resumed_run_goes_by_what_had_been_decided_when_it_began(reviewed, data, tmp_path):
-    def stop(*_):
-        class Stopping:
-            def run_started(self, training): ...
-
-            def epoch_ended(self, training, row):
-                raise StopHereError
-
-            def run_ended(self, result): ...
-
-        return Stopping()
-
     whole = clean(data, decisions=reviewed, out="whole")
     with pytest.raises(StopHereError):
-        clean(data, decisions=reviewed, out="stopped", follow=stop)
+        clean(data, decisions=reviewed, out="stopped", follow=lambda *_: Stopper(1))
     held = reviewed.decisions.current()
     decide(reviewed, dict.fromkeys(rows_by(reviewed, "relabelled"), "food"), "later")
     with pytest.raises(RunError, match="decisions of"):
