@@ -6,6 +6,7 @@ whose presence says that the run is finished. ``report.html`` is made from these
 goes to ``decisions.sqlite``.
 """
 
+import hashlib
 import json
 import os
 import shlex
@@ -243,6 +244,11 @@ class Run:
     def finished(self) -> bool:
         """Whether the run came to its end."""
         return (self.path / "summary.json").exists()
+
+    @property
+    def digest(self) -> str:
+        """What tells this run from any other, wherever its folder lies: browsers keep decisions under it."""
+        return hashlib.sha256((self.path / "config.json").read_bytes()).hexdigest()[:16]
 
     @property
     def method(self) -> str:

@@ -16,6 +16,7 @@ import pytest
 
 from made_run import NASTY, make_run
 from stepe import Run
+from stepe.decisions import Action, Decision
 
 
 class Served:
@@ -183,6 +184,26 @@ def test_fifty_decisions_from_two_tabs_outlive_a_killed_server(command, open_pag
     assert again.page.inner_text("#progress").startswith("50 of 80 decided")
 
 
+@pytest.mark.slow
+def test_a_page_left_open_decides_on_its_own_run_only(command, open_page, tmp_path):
+    server = command()
+    reviewed = server.run
+    left_open = Reviewer(open_page(server.address))
+    server.kill()
+    server.run = make_run(tmp_path / "other", classes=["cat", "dog", "cow"])
+    server.start()
+    Reviewer(open_page(server.address, context=left_open.page.context))  # the cookie is for the port: both have it
+    row = left_open.row
+    left_open.press("a")
+    left_open.page.wait_for_selector("#saved.offline[title*='another run']")
+    assert server.decided == {}
+    server.kill()
+    server.run = reviewed
+    server.start()
+    Reviewer(open_page(server.address, context=left_open.page.context)).wait_until_saved()
+    assert set(server.decided) == {row}
+
+
 def test_keys_decide_and_the_next_one_is_there(review):
     server, somebody = review(classes=["cat", "dog", "cow"])
     samples = server.run.samples.set_index("row")
@@ -226,6 +247,71 @@ def test_classes_are_found_by_typing(review):
     somebody.press("a")  # keys are keys again
     somebody.wait_until_saved()
     assert len(server.decided) == 2
+
+
+def elsewhere(server: Served, row: int) -> None:
+    """Somebody else decides."""
+    server.run.decisions.record(Action("elsewhere", (Decision("train", row, "kept", "cat"),)))
+
+
+def hear(somebody: Reviewer) -> None:
+    """Ask the server what is new, as the page does every few seconds."""
+    with somebody.page.expect_response("**/api/changes*"):
+        somebody.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    somebody.page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+
+def test_what_is_typed_stays_when_others_decide(review):
+    server, somebody = review()
+    elsewhere(server, somebody.row)
+    somebody.press("/")
+    somebody.page.keyboard.type("co")
+    hear(somebody)
+    assert somebody.page.inner_text(".suspect .verdict") == "Decided: kept"
+    somebody.page.keyboard.type("w")
+    assert somebody.page.input_value("#finder") == "cow"
+    assert somebody.page.inner_text(".matches") == "cow"
+
+
+def test_a_match_is_chosen_with_a_click_and_the_next_one_is_typed_anew(review):
+    server, somebody = review()
+    row = somebody.row
+    somebody.press("/")
+    somebody.page.keyboard.type("cow")
+    somebody.page.click(".matches li")
+    somebody.wait_until_saved()
+    assert server.decided[row][1] == "cow"
+    assert somebody.page.input_value("#finder") == ""
+    somebody.press("k")
+    somebody.wait_until_saved()
+    assert len(server.decided) == 2
+
+
+@pytest.mark.parametrize("news", [False, True])
+def test_the_list_of_pairs_keeps_the_focus(review, news):
+    server, somebody = review()
+    pair = somebody.page.locator("#pairs button").nth(2)
+    pair.focus()
+    focused = "document.activeElement.dataset.pair"
+    before = somebody.page.evaluate(focused)
+    if news:
+        elsewhere(server, 0)
+    hear(somebody)
+    assert before is not None
+    assert somebody.page.evaluate(focused) == before
+
+
+def test_after_a_filter_is_chosen_with_a_pointer_keys_decide(review):
+    server, somebody = review()
+    select = somebody.page.locator("#given")
+    select.dispatch_event("pointerdown")
+    select.focus()
+    select.select_option(label="cat")
+    row = somebody.row
+    somebody.press("k")
+    somebody.wait_until_saved()
+    assert server.decided == {row: ("kept", "cat")}
+    assert select.input_value() == "0"
 
 
 def test_a_decision_shows_the_next_suspect_without_waiting_for_the_server(review):

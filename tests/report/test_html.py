@@ -12,7 +12,7 @@ import pytest
 import stepe
 from stepe import Run, RunError
 from stepe.report.findings import headline
-from stepe.report.html import classes, comparison, groups, render, run_digest, write_report
+from stepe.report.html import classes, comparison, groups, render, write_report
 from stepe.report.wording import duration, share, size, suspicion
 
 VOID = {"meta", "img", "br", "link", "input"}
@@ -244,7 +244,7 @@ def test_all_suspects_are_there_for_the_gallery(digits_run: Run, digits_page: Pa
     data = json.loads(digits_page.scripts[0])
     assert [suspect["row"] for suspect in data["suspects"]] == digits_run.issues["row"].tolist()
     assert data["names"] == digits_run.class_names
-    assert data["run"] == run_digest(digits_run)
+    assert data["run"] == digits_run.digest
     assert data["run"] != json.loads(features_page.scripts[0])["run"]
 
 

@@ -48,6 +48,17 @@ def test_the_token_in_an_address_opens_the_page_only(ask):
     assert ask("/api/suspects", query=f"token={TOKEN}", cookie=None).status == 403
 
 
+@pytest.mark.parametrize("path", ["/api/actions", "/api/export", "/api/changes"])
+def test_a_page_of_another_run_is_refused(ask, run, path):
+    sent = None if path == "/api/changes" else DECIDE | {"what": "reviewed"}
+    assert ask(path, sent, query="since=0", stepe_run=run.digest).status == 200
+    decided = run.decisions.last
+    answer = ask(path, sent, query="since=0", stepe_run="0123456789abcdef")
+    assert answer.status == 409
+    assert b"another run" in answer.body
+    assert run.decisions.last == decided
+
+
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8765", "127.0.0.1", "127.0.0.1:8766", "127.0.0.1:8765.evil.example", None]
 )

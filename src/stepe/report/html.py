@@ -136,7 +136,7 @@ def render(run: "Run") -> str:
     by_class, by_pair = classes(run), pairs(run)
     script = "\n".join(_template(name) for name in SCRIPTS)
     data = {
-        "run": run_digest(run),
+        "run": run.digest,
         "names": names,
         "classes": len(run.class_names),
         "pixelated": PIXELATED,
@@ -181,11 +181,6 @@ def render(run: "Run") -> str:
 
 def _template(name: str) -> str:
     return package_files("stepe.report").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-def run_digest(run: "Run") -> str:
-    """What tells this run from any other: a browser keeps decisions under it."""
-    return hashlib.sha256((run.path / "config.json").read_bytes()).hexdigest()[:16]
 
 
 def data_name(run: "Run") -> str:

@@ -101,7 +101,7 @@ def review_app(suspects: Suspects, *, token: str, port: int) -> App:
         ],
         exception_handlers={StepeError: _refused, HTTPException: _refused},
     )
-    return Guard(app, token=token, port=port)
+    return Guard(app, token=token, port=port, run=suspects.run.digest)
 
 
 async def run_in_thread(work: Any, asked: dict[str, Any]) -> Response:

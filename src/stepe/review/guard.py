@@ -2,7 +2,8 @@
 
 Other sites can make a browser send requests here, and can have their own name point here. So every request must name
 this server as its Host (a rebound name is another one), and bring the token; one that changes something must also come
-from the page itself (Origin).
+from the page itself (Origin). A page of another run, left open since that one was served here, has the new token too,
+for the browser's pages share it: so pages name their run.
 """
 
 import hmac
@@ -34,8 +35,8 @@ LARGEST = 4_000_000
 class Guard:
     """Lets requests through to an app, or answers them with a refusal; every answer has the headers above."""
 
-    def __init__(self, app: App, *, token: str, port: int):
-        self._app, self._token = app, token.encode()
+    def __init__(self, app: App, *, token: str, port: int, run: str):
+        self._app, self._token, self._run = app, token.encode(), run
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
         # Cookies know no ports: two reviews at once must not take each other's.
         self._cookie = f"stepe-review-{port}"
@@ -71,6 +72,8 @@ class Guard:
             return 421, "This server is only reached by the address that `stepe review` prints."
         if not invited and not self._is_token(self._cookie_of(headers)):
             return 403, "Open the whole address that `stepe review` prints: its token is missing, or of another start."
+        if headers.get("stepe-run", self._run) != self._run:
+            return 409, "This page is of another run than the one reviewed here now; close it, or serve that run again."
         if method in ("GET", "HEAD"):
             return None
         if headers.get("origin") != f"http://{host}":

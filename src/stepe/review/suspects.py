@@ -78,7 +78,7 @@ class Suspects:
         suspects = self._suspects.values()
         request = self.run.config["request"]
         found = {
-            "run": str(self.run.path),
+            "run": self.run.digest,
             "data": str(request.get("name") or "arrays"),
             "command": self._command(),
             "classes": self.classes,

@@ -9,8 +9,16 @@ export class Refused extends Error {
   }
 }
 
+// Named with every request: by the time it arrives, the server may be another run's.
+let run = null;
+
+export function speakOf(digest) {
+  run = digest;
+}
+
 async function ask(address, options = {}) {
-  const answer = await fetch(address, { ...options, signal: AbortSignal.timeout(PATIENCE), credentials: "same-origin" });
+  const headers = { ...options.headers, ...(run && { "stepe-run": run }) };
+  const answer = await fetch(address, { ...options, headers, signal: AbortSignal.timeout(PATIENCE), credentials: "same-origin" });
   const json = (answer.headers.get("content-type") || "").startsWith("application/json");
   const content = json ? await answer.json() : { error: (await answer.text()).trim() };
   if (!answer.ok) throw new Refused(answer.status, content.error);

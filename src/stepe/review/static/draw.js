@@ -94,12 +94,16 @@ function drawFinder({ state, actions }) {
   const list = make("ul", { className: "matches", role: "listbox", id: "matches" });
   let matches = [];
   let chosen = 0;
+  const choose = (number) => {
+    input.blur();
+    actions.choose(number);
+  };
   const redraw = () => {
     list.replaceChildren(
       ...matches.map((number, i) =>
         make(
           "li",
-          { role: "option", "aria-selected": i === chosen, onmousedown: (event) => event.preventDefault(), onclick: () => actions.choose(number) },
+          { role: "option", "aria-selected": i === chosen, onmousedown: (event) => event.preventDefault(), onclick: () => choose(number) },
           name(state.classes[number]),
         ),
       ),
@@ -120,8 +124,7 @@ function drawFinder({ state, actions }) {
     },
     onkeydown: (event) => {
       if (event.key === "Enter" && matches.length) {
-        input.blur();
-        actions.choose(matches[chosen]);
+        choose(matches[chosen]);
       } else if (event.key === "Escape") {
         input.value = "";
         matches = [];

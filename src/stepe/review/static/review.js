@@ -1,6 +1,6 @@
 // The review: what is shown, what keys do, and what follows from a decision. The disk is the saver's business.
 
-import { get, post } from "./api.js";
+import { get, post, speakOf } from "./api.js";
 import { find, make, name } from "./dom.js";
 import { Exhibits } from "./exhibits.js";
 import { drawDone, drawGrid, drawOne } from "./draw.js";
@@ -32,7 +32,7 @@ const exhibits = new Exhibits((rows) => {
   if (onScreen().some((suspect) => rows.includes(suspect.row))) draw();
 });
 let saver;
-const channel = new BroadcastChannel(`stepe-review:${location.origin}`);
+let channel;
 
 // ---------------------------------------------------------------------------------------------------------------
 // What is looked at
@@ -192,7 +192,7 @@ function told(answer) {
   ]);
   heard(changes);
   drawProgress();
-  drawSide();
+  if (changes.length) drawSide();
 }
 
 async function look() {
@@ -228,8 +228,12 @@ function draw() {
   const focused = document.activeElement;
   if (!shown.length) main.replaceChildren(drawDone(context, queues));
   else main.replaceChildren(...(state.view === "grid" ? drawGrid(context) : drawOne(context)));
-  if (focused?.id === "finder") find("#finder")?.focus();
-  else if (focused?.matches(".card")) find(`.card[data-row="${focused.dataset.row}"]`)?.focus();
+  if (focused?.id === "finder" && find("#finder")) {
+    // Somebody is typing: drawn anew, it still holds what was typed.
+    find("#finder").value = focused.value;
+    find("#finder").dispatchEvent(new Event("input"));
+    find("#finder").focus();
+  } else if (focused?.matches(".card")) find(`.card[data-row="${focused.dataset.row}"]`)?.focus();
   document.body.classList.toggle("blind", state.blind);
   const ahead = state.view === "grid" ? state.queue.filter(isOpen) : state.queue.slice(Math.max(0, state.place));
   exhibits.fetch(ahead.slice(0, 60).map((suspect) => suspect.row));
@@ -284,6 +288,7 @@ function drawSide() {
   for (const field of ["given", "suggested", "group"]) find(`#${field}`).value = filters[field] ?? "";
   const found = queues.pairs(state.suspects, state.decided);
   const chosen = (pair) => pair.given === filters.given && pair.suggested === filters.suggested;
+  const focused = document.activeElement?.dataset.pair;
   find("#pairs").replaceChildren(
     ...found.slice(0, MOST_PAIRS).map((pair) =>
       make(
@@ -294,6 +299,7 @@ function drawSide() {
           {
             type: "button",
             className: pair.open ? "" : "done",
+            "data-pair": `${pair.given}:${pair.suggested}`,
             "aria-pressed": chosen(pair) && state.mode === "ranked",
             title: `${pair.open} open of ${pair.all}`,
             onclick: () => show("grid", pair),
@@ -304,6 +310,7 @@ function drawSide() {
       ),
     ),
   );
+  if (focused) find(`[data-pair="${focused}"]`)?.focus();
 }
 
 function fillFilters() {
@@ -412,6 +419,13 @@ function listen() {
     }
     collect(current()?.row ?? null);
   });
+  // Once chosen with a pointer, keys are for the suspect, and do not choose in the list again.
+  for (const select of document.querySelectorAll(".filters select")) {
+    let pointed = false;
+    select.addEventListener("pointerdown", () => (pointed = true));
+    select.addEventListener("keydown", () => (pointed = false));
+    select.addEventListener("change", () => pointed && select.blur());
+  }
   for (const button of document.querySelectorAll("[data-export]")) button.addEventListener("click", write);
   for (const menu of document.querySelectorAll(".menu")) {
     menu.addEventListener("keydown", (event) => event.key === "Escape" && (menu.open = false));
@@ -436,6 +450,8 @@ async function start() {
   // The token is in a cookie by now, and need not stand in the history.
   history.replaceState(null, "", "/");
   const answer = await get("/api/suspects");
+  speakOf(answer.run);
+  channel = new BroadcastChannel(`stepe-review:${answer.run}`);
   state.classes = answer.classes;
   state.progress = answer.progress;
   state.suspects = answer.row.map((row, i) => ({
