@@ -102,7 +102,13 @@ def test_of_an_action_that_cannot_be_written_nothing_is(store):
 
 def test_a_file_that_is_no_database_is_refused(store):
     store.path.write_bytes(b"no database at all, whatever its name says")
-    with pytest.raises(RunError, match=DATABASE):
+    with pytest.raises(RunError, match=rf"{DATABASE} .* is damaged: put back a copy"):
+        store.current()
+
+
+def test_what_cannot_be_opened_is_not_called_damaged(store):
+    store.path.mkdir()
+    with pytest.raises(RunError, match=rf"{DATABASE} .* check its permissions"):
         store.current()
 
 

@@ -122,6 +122,8 @@ def test_choosing_what_was_given_or_suggested_is_no_relabelling(run, write):
         ("9,x,train,cat,dog,kept,", "no labelled sample in row 9"),
         ("0,007,test,cat,dog,kept,", "no labelled sample in row 0 of its test data"),
         ("0.5,007,train,cat,dog,kept,", "whole number"),
+        (f"{'9' * 5_000},007,train,cat,dog,kept,", "whole number"),
+        (f"0,{'x' * 200_000},train,cat,dog,kept,", "row 0 .* has '007'"),
         ("0,7,train,cat,dog,kept,", "id is '7', and row 0 .* has '007'"),
         ("0,007,train,dog,dog,kept,", "given_label is 'dog', and row 0 .* has 'cat'"),
         ("0,007,train,cat,dog,maybe,", "verdict is 'maybe'; write one of accepted"),

@@ -331,7 +331,7 @@ def records(file: TextIO, delimiter: str) -> Iterator[Record]:
             yield line
 
     white = " \t\r\n".replace(delimiter, "")
-    with _any_length():
+    with any_length():
         for cells in csv.reader(lines(), delimiter=delimiter):
             raw = "".join(taken)
             taken.clear()
@@ -339,7 +339,7 @@ def records(file: TextIO, delimiter: str) -> Iterator[Record]:
 
 
 @contextmanager
-def _any_length() -> Iterator[None]:
+def any_length() -> Iterator[None]:
     """The csv module refuses a cell of more than 128 kB, unless told; texts may be longer."""
     before = csv.field_size_limit(sys.maxsize)
     try:

@@ -204,9 +204,13 @@ class Decisions:
                     database.execute("COMMIT")
         except sqlite3.Error as error:
             doing = "written" if writing else "read"
-            raise RunError(
-                f"{self.path} cannot be {doing}: {error}; check its permissions and the space left"
-            ) from error
+            raise RunError(f"{self.path} cannot be {doing}: {error}; {_way_out(error)}") from error
+
+
+def _way_out(error: sqlite3.Error) -> str:
+    if isinstance(error, sqlite3.OperationalError):
+        return "check its permissions and the space left, and that no other program holds it"
+    return "it is damaged: put back a copy, or move it away and `stepe apply` the last reviewed.csv"
 
 
 def _make_tables(database: sqlite3.Connection) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
+from stepe.cleaned import any_length
 from stepe.decisions import VERDICTS, Action, Decision, Key, Verdict, verdict_on
 from stepe.errors import InputError
 from stepe.files import write_text
@@ -22,6 +23,8 @@ COLUMNS = ("row", "id", "split", "given_label", "suggested_label", "verdict", "l
 DELIMITERS = (",", ";", "\t")
 """spreadsheets write the one that their language has use for"""
 UNDECIDED = ("", "open")
+MOST_DIGITS = 18
+"""of a row's number; what is longer is none"""
 
 
 class Labels(NamedTuple):
@@ -132,7 +135,7 @@ class Line:
 
     def _key(self) -> Key:
         text = self.cells["row"].strip()
-        if not (text.isascii() and text.isdecimal()):
+        if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
             raise InputError(f"the row is {text!r}; write a whole number, as issues.csv has it")
         return Key(self.cells["split"].strip() or "train", int(text))
 
@@ -163,14 +166,15 @@ def _lines(path: Path) -> Iterator[Line]:
     header = text.partition("\n")[0]
     delimiter = max(DELIMITERS, key=header.count)
     table = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    columns = next(table, [])
-    if missing := [name for name in COLUMNS if name not in columns]:
-        raise InputError(
-            f"{path} has no column {missing[0]!r}; its first line must be {','.join(COLUMNS)}, as reviews write it"
-        )
-    start = table.line_num + 1
-    for cells in table:
-        filled = [*cells, *[""] * (len(columns) - len(cells))]
-        if any(cells):
-            yield Line(start, {name: unescape(cell) for name, cell in zip(columns, filled, strict=False)})
+    with any_length():
+        columns = next(table, [])
+        if missing := [name for name in COLUMNS if name not in columns]:
+            raise InputError(
+                f"{path} has no column {missing[0]!r}; its first line must be {','.join(COLUMNS)}, as reviews write it"
+            )
         start = table.line_num + 1
+        for cells in table:
+            filled = [*cells, *[""] * (len(columns) - len(cells))]
+            if any(cells):
+                yield Line(start, {name: unescape(cell) for name, cell in zip(columns, filled, strict=False)})
+            start = table.line_num + 1

@@ -276,7 +276,10 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """The run in a few numbers."""
         self.check_finished()
-        summary: dict[str, Any] = json.loads((self.path / "summary.json").read_text(encoding="utf-8"))
+        try:
+            summary: dict[str, Any] = json.loads((self.path / "summary.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{self.path / 'summary.json'} cannot be read ({error}); make the run again") from error
         return summary
 
     @cached_property

@@ -184,7 +184,11 @@ def test_results_go_to_standard_output_and_progress_to_standard_error(call):
     assert "Top suspects, 10 of" in ended.out
     summary = Run("run").summary
     assert f"{summary['flagged']} of 1438 labels look wrong:" in ended.out
-    assert ended.out.splitlines()[-2:] == ["  run/issues.csv", "  run/report.html"]
+    assert ended.out.splitlines()[-3:] == [
+        "  run/issues.csv",
+        "  run/report.html",
+        "Go through them with: stepe review run",
+    ]
 
 
 @pytest.mark.usefixtures("_no_report")
@@ -211,6 +215,7 @@ def test_a_method_that_drops_nothing_says_so(call, mine):
     ended = call("clean", mine, "--method", "plain", "--epochs", "2")
     assert ended.code == 0
     assert "plain drops nothing, so it flags nothing." in ended.out
+    assert "stepe review" not in ended.out
 
 
 @pytest.mark.usefixtures("_no_report")

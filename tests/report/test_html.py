@@ -326,6 +326,14 @@ def test_an_unfinished_run_is_refused(digits_run: Run, tmp_path: Path) -> None:
         write_report(Run(path))
 
 
+@pytest.mark.parametrize(("name", "content"), [("summary.json", "{"), ("history.jsonl", "")])
+def test_a_damaged_run_is_refused_and_the_file_named(digits_run: Run, tmp_path: Path, name: str, content: str) -> None:
+    path = copied(digits_run, tmp_path / "run")
+    (path / name).write_text(content)
+    with pytest.raises(RunError, match=rf"{name} .*; make the run again"):
+        write_report(Run(path))
+
+
 def test_numbers_are_written_for_people() -> None:
     assert [share(x) for x in (0, 0.0042, 0.0955, 0.393, 1)] == ["0%", "0.4%", "9.6%", "39%", "100%"]
     assert [suspicion(x) for x in (0.99999, 1.0, float("nan"))] == ["0.999", "1.000", "–"]

@@ -122,6 +122,7 @@ def test_every_answer_tells_the_browser_what_it_may_do(ask, path, query, cookie)
         "/api/picture/-1",
         "/api/picture/999999",
         "/api/picture/1e3",
+        "/api/picture/" + "9" * 5_000,
         "/config.json",
     ],
 )

@@ -99,9 +99,13 @@ def test_others_hear_of_it(ask, run):
         {"actions": [{"id": "one", "origin": "ranked", "choices": [{"row": 0, "label": -1}]}]},
         {"actions": [{"id": "one", "origin": "ranked", "choices": [{"row": 0, "label": "dog"}]}]},
         {"actions": [{"id": "one", "origin": "ranked", "choices": [{"row": "0", "label": 1}]}]},
+        {"actions": [{"id": "one\ud800", "undoes": "x"}]},
+        {"actions": [{"id": "one", "undoes": "x\ud800"}]},
         [],
         b"{",
         b"\xff",
+        b"[" * 100_000,
+        b'{"actions": [{"id": "right", "origin": "ranked", "choices": [{"row": 3, "label": 1}]}], "since": "soon"}',
     ],
 )
 def test_what_makes_no_sense_is_refused_as_a_whole(ask, run, sent):

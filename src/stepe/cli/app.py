@@ -456,6 +456,9 @@ def _show_result(run: stepe.Run, written: Path | None, *, quiet: bool, as_json: 
     console.print(f"{run.summary['flagged']} of {run.summary['samples']} labels look wrong:", highlight=False)
     for file in filter(None, (run.path / "issues.csv", written, report)):
         console.print(f"  {file}", highlight=False, soft_wrap=True, markup=False)
+    if run.summary["flagged"]:
+        command = f"stepe review {shlex.quote(str(run.path))}"
+        console.print(f"Go through them with: {command}", highlight=False, soft_wrap=True, markup=False)
 
 
 @app.command()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
+from stepe.errors import RunError
 from stepe.files import write_text
 from stepe.methods import METHODS
 from stepe.report import figures
@@ -131,6 +132,8 @@ def render(run: "Run") -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"thousands": "{:,}".format, "percent": percent, "share": share, "suspicion": suspicion}
+    if not run.history:
+        raise RunError(f"{run.path / 'history.jsonl'} is gone or empty; make the run again")
     others = run.others
     found, names = suspects(run), all_names(run)
     by_class, by_pair = classes(run), pairs(run)

@@ -54,7 +54,8 @@ def review_app(suspects: Suspects, *, token: str, port: int) -> App:
         return JSONResponse(suspects.state(since=whole(request.query_params.get("since", ""))))
 
     def picture(request: Request) -> Response:
-        content = suspects.picture(request.path_params["row"])
+        row = request.path_params["row"]
+        content = suspects.picture(int(row)) if is_whole(row) else None
         if content is None:
             raise HTTPException(404, "There is no such picture.")
         return Response(content, media_type=media_type(content), headers={"cache-control": "private, max-age=86400"})
@@ -64,8 +65,9 @@ def review_app(suspects: Suspects, *, token: str, port: int) -> App:
         return await run_in_thread(decide, asked)
 
     def decide(asked: dict[str, Any]) -> Response:
+        since = whole(str(asked.get("since", "")))  # what is refused must not have been saved
         suspects.record(asked.get("actions"))
-        return JSONResponse(suspects.state(since=whole(str(asked.get("since", "")))))
+        return JSONResponse(suspects.state(since=since))
 
     async def export(request: Request) -> Response:
         asked = await body(request)
@@ -95,7 +97,7 @@ def review_app(suspects: Suspects, *, token: str, port: int) -> App:
             Route("/api/suspects", describe),
             Route("/api/details", details),
             Route("/api/changes", changes),
-            Route("/api/picture/{row:int}", picture),
+            Route("/api/picture/{row}", picture),
             Route("/api/actions", act, methods=["POST"]),
             Route("/api/export", export, methods=["POST"]),
         ],
@@ -116,7 +118,8 @@ async def body(request: Request) -> dict[str, Any]:
     """What was sent, as JSON."""
     try:
         asked = json.loads(await request.body())
-    except ValueError as error:
+        json.dumps(asked, ensure_ascii=False).encode()  # half a character can be written in JSON, but not saved
+    except (ValueError, RecursionError) as error:
         raise InputError(f"the request is no JSON: {error}") from error
     if not isinstance(asked, dict):
         raise InputError("the request is no JSON object")
@@ -130,9 +133,14 @@ def found(things: dict[str, Any], name: str) -> Any:
     return things[name]
 
 
+def is_whole(text: str) -> bool:
+    """Whether a text is a whole number, of no more digits than the decisions can hold."""
+    return text.isascii() and text.isdecimal() and len(text) < 18
+
+
 def whole(text: str) -> int:
     """A whole number that somebody sent."""
-    if not (text.isascii() and text.isdecimal() and len(text) < 18):
+    if not is_whole(text):
         raise InputError(f"{text[:20]!r} is no whole number")
     return int(text)
 
