@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,13 @@ CLASSES = ["cat", "dog", "cow", *NASTY, *map(str, range(7))]
 
 
 def make_run(
-    folder: Path, suspects: int = 60, *, kind: str = "images", classes: list[str] | None = None, seed: int = 0
+    folder: Path,
+    suspects: int = 60,
+    *,
+    kind: str = "images",
+    classes: list[str] | None = None,
+    ids: Callable[[int], str] = "item-{}".format,
+    seed: int = 0,
 ) -> Run:
     """``suspects`` flagged samples, as many that are not, ten held out; every third of the flags is of one pair."""
     classes = CLASSES if classes is None else classes
@@ -30,7 +37,7 @@ def make_run(
     samples = pd.DataFrame(
         {
             "rank": np.arange(1, n + 1),
-            "id": [f"item-{row}" for row in range(n)],
+            "id": [ids(row) for row in range(n)],
             "row": np.arange(n),
             "split": ["train"] * (n - 10) + ["test"] * 10,
             "given_label": np.array(classes, dtype=object)[given],

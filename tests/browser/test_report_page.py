@@ -15,13 +15,14 @@ import pytest
 
 import stepe
 from stepe import Run
+from stepe.report.wording import visible
 from stepe.reviewed import apply_reviewed
 from stepe.spreadsheet import unescape
 
 HOSTILE = (
     '<img src=x onerror="document.title=1">',
     "=1+1",
-    "'@quoted",
+    "'@quoted ",
     "שלום עולם (abc)",
     "very long " + "x" * 300,
     '"comma, quote" <script>document.title=2</script>',
@@ -138,7 +139,9 @@ def test_class_names_stay_text(hostile, open_page) -> None:
     assert page.locator("img, main u, main b:not(.text b), main script").count() == 0
     names = set(hostile.issues["given_label"]) | set(hostile.issues["suggested_label"])
     shown = set(page.locator(".card .labels bdi").evaluate_all("all => all.map((e) => e.textContent)"))
-    assert shown == names
+    assert shown == {visible(name) for name in names}
+    assert "'@quoted␣" in page.inner_text(".tiles") + page.inner_text(".overview aside")
+    assert "'@quoted␣" in page.inner_text("#classes")
     assert len(names & set(HOSTILE)) >= 5
     assert page.locator(".card bdi", has_text=HOSTILE[4]).first.bounding_box()["width"] < 500
 

@@ -466,6 +466,47 @@ def test_whatever_the_data_holds_stays_text(serve, open_page, tmp_path, kind, wi
     assert picture.stat().st_size > 5_000
 
 
+def test_long_ids_and_names_leave_room_for_the_rest(serve, open_page):
+    classes = ["y" * 5_000, "dog", "שלום", "cat"]
+    server = serve(classes=classes, kind="text", ids=lambda row: f"{row}" + "x" * 5_000)
+    somebody = Reviewer(open_page(server.address))
+    assert somebody.page.locator(".verdicts .accept").bounding_box()["y"] < 500
+    somebody.press("/")
+    somebody.page.keyboard.type("yy")
+    assert somebody.page.locator(".matches").bounding_box()["height"] < 60
+    somebody.press("Escape")
+    counts = somebody.page.locator("#pairs .count")
+    heights = counts.evaluate_all("all => all.map((count) => count.getBoundingClientRect().height)")
+    assert max(heights) < 30
+    somebody.press("g")
+    somebody.page.wait_for_selector(".card .id")
+    assert somebody.page.locator(".card").first.bounding_box()["height"] < 400
+
+
+def test_a_name_from_right_to_left_turns_nothing_else_around(review):
+    _, somebody = review(classes=["שלום", "cat", "dog"])
+    somebody.press("a")
+    toast = somebody.page.locator(".toast")
+    assert toast.inner_text() == "שלום → cat: accepted"
+    given, chosen = (toast.locator("bdi").nth(i).bounding_box()["x"] for i in (0, 1))
+    assert given < chosen
+
+
+def test_names_that_differ_by_spaces_look_different(review):
+    _, somebody = review(classes=["cat", "cat ", " cat"])
+    assert somebody.page.locator(".choice bdi").all_inner_texts() == ["cat", "cat␣", "␣cat"]
+    assert somebody.page.locator("#given option").all_inner_texts() == ["any", "cat", "cat␣", "␣cat"]
+
+
+def test_an_export_may_take_long(review):
+    _, somebody = review()
+    somebody.page.evaluate("AbortSignal.timeout = () => AbortSignal.abort()")  # nobody waits any longer
+    somebody.page.click("#export summary")
+    with somebody.page.expect_download():
+        somebody.page.click("[data-export=cleaned][data-mode=mark]")
+    assert somebody.page.inner_text("#exported").startswith("Written: ")
+
+
 def test_strangers_are_refused(serve, open_page):
     server = serve()
     token = server.address.partition("token=")[2]

@@ -23,7 +23,7 @@ from stepe.methods import METHODS
 from stepe.report import figures
 from stepe.report.findings import findings, headline, who_judged
 from stepe.report.suspects import FIRST, all_names, embedded, suspects
-from stepe.report.wording import DASH, duration, percent, share, size, suspicion
+from stepe.report.wording import DASH, duration, percent, share, size, suspicion, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,7 +131,8 @@ def render(run: "Run") -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"thousands": "{:,}".format, "percent": percent, "share": share, "suspicion": suspicion}
+    environment.filters |= {"thousands": "{:,}".format, "percent": percent, "share": share}
+    environment.filters |= {"suspicion": suspicion, "visible": visible}
     if not run.history:
         raise RunError(f"{run.path / 'history.jsonl'} is gone or empty; make the run again")
     others = run.others

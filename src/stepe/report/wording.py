@@ -1,8 +1,8 @@
-"""Numbers, written for people."""
+"""Numbers and names, written for people."""
 
 import math
 
-DASH = "–"
+DASH, OPEN_BOX = "–", "␣"
 
 
 def percent(value: float | None) -> str:
@@ -54,3 +54,14 @@ def size(count: int) -> str:
             return f"{value:.0f} {unit}" if value >= 9.95 or unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} GB"
+
+
+def visible(name: str) -> str:
+    """A name with the spaces at its ends to be seen: classes may differ by them alone.
+
+    >>> visible("cat "), visible("a cat")
+    ('cat␣', 'a cat')
+    """
+    without = name.lstrip()
+    body = without.rstrip()
+    return f"{OPEN_BOX * (len(name) - len(without))}{body}{OPEN_BOX * (len(without) - len(body))}"

@@ -29,7 +29,7 @@ class Gallery {
     for (const suspect of page.suspects) counts.set(suspect[side], (counts.get(suspect[side]) ?? 0) + 1);
     const ranked = [...counts].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
     for (const [number, count] of ranked) {
-      const name = nameOf(number);
+      const name = visible(nameOf(number));
       const short = name.length > 40 ? `${name.slice(0, 39)}…` : name;
       select.append(element("option", { value: String(number), textContent: `${short} (${count})` }));
     }

@@ -16,9 +16,10 @@ export function speakOf(digest) {
   run = digest;
 }
 
-async function ask(address, options = {}) {
+async function ask(address, { patient = false, ...options } = {}) {
   const headers = { ...options.headers, ...(run && { "stepe-run": run }) };
-  const answer = await fetch(address, { ...options, headers, signal: AbortSignal.timeout(PATIENCE), credentials: "same-origin" });
+  const signal = patient ? undefined : AbortSignal.timeout(PATIENCE);
+  const answer = await fetch(address, { ...options, headers, signal, credentials: "same-origin" });
   const json = (answer.headers.get("content-type") || "").startsWith("application/json");
   const content = json ? await answer.json() : { error: (await answer.text()).trim() };
   if (!answer.ok) throw new Refused(answer.status, content.error);
@@ -27,5 +28,11 @@ async function ask(address, options = {}) {
 
 export const get = (address) => ask(address);
 
-export const post = (address, content) =>
-  ask(address, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(content) });
+// A patient one waits for as long as it takes: large data is not written in seconds.
+export const post = (address, content, options = {}) =>
+  ask(address, {
+    ...options,
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(content),
+  });

@@ -1,6 +1,6 @@
 // The three things the page shows: one suspect, a grid of them, and that there is nothing left.
 
-import { key, make, name } from "./dom.js";
+import { id, key, make, name } from "./dom.js";
 
 const MATCHES = 8;
 const EXAMPLES = 6;
@@ -20,7 +20,7 @@ export function drawOne(context) {
       "p",
       { className: "where" },
       make("span", {}, `${(state.place + 1).toLocaleString()} of ${state.queue.length.toLocaleString()}`),
-      detail ? make("span", {}, "id ", make("bdi", {}, detail.id)) : null,
+      detail ? make("span", {}, "id ", id(detail)) : null,
       state.blind || suspect.suspicion === null
         ? null
         : make("span", {}, `suspicion ${(Math.floor(suspect.suspicion * 1000) / 1000).toFixed(3)}`),
@@ -218,7 +218,7 @@ export function drawGrid(context) {
         },
       },
       exhibits.show(suspect.row, { small: true }),
-      make("small", {}, detail ? make("bdi", {}, detail.id) : ""),
+      make("small", {}, detail ? id(detail) : ""),
     );
   });
   const examples = drawExamples(context, first, exhibits.details.get(first.row), 3);

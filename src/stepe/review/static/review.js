@@ -1,7 +1,7 @@
 // The review: what is shown, what keys do, and what follows from a decision. The disk is the saver's business.
 
 import { get, post, speakOf } from "./api.js";
-import { find, make, name } from "./dom.js";
+import { find, make, name, visible } from "./dom.js";
 import { Exhibits } from "./exhibits.js";
 import { drawDone, drawGrid, drawOne } from "./draw.js";
 import * as queues from "./queue.js";
@@ -109,7 +109,7 @@ function decide(choices) {
   for (const { row, label } of choices) put(row, { verdict: verdictOf(state.byRow.get(row), label), label });
   saver.add(action);
   tellOthers(rows);
-  if (choices.length === 1) toast(describe(state.byRow.get(rows[0])));
+  if (choices.length === 1) toast(...describe(state.byRow.get(rows[0])));
   else toast(`${choices.length} labels accepted`);
 }
 
@@ -214,9 +214,8 @@ const labelName = (number) => (number === null || number < 0 ? "" : state.classe
 
 function describe(suspect) {
   const decision = state.decided.get(suspect.row);
-  const given = labelName(suspect.given);
-  if (decision.verdict === "unsure") return `${given}: not sure`;
-  return decision.verdict === "kept" ? `${given}: kept` : `${given} → ${labelName(decision.label)}: ${decision.verdict}`;
+  const other = ["unsure", "kept"].includes(decision.verdict) ? [] : [" → ", name(labelName(decision.label))];
+  return [name(labelName(suspect.given)), ...other, `: ${WORDS[decision.verdict]}`];
 }
 
 const actions = { accept, acceptAll, choose, undo, show, move, collect, draw };
@@ -327,11 +326,11 @@ function fillFilters() {
   };
   for (const field of ["given", "suggested"]) {
     const numbers = [...new Set(state.suspects.map((suspect) => suspect[field]))].filter((number) => number >= 0);
-    fill(field, numbers.sort((one, other) => one - other).map((number) => [number, labelName(number)]));
+    fill(field, numbers.sort((one, other) => one - other).map((number) => [number, visible(labelName(number))]));
   }
   if (state.suspects[0]?.group !== undefined) {
     find("#group-filter").hidden = false;
-    fill("group", [...new Set(state.suspects.map((suspect) => suspect.group))].sort().map((group) => [group, group]));
+    fill("group", [...new Set(state.suspects.map((suspect) => suspect.group))].sort().map((group) => [group, visible(group)]));
   }
   find("#status").addEventListener("change", (event) => {
     state.filters.status = event.target.value;
@@ -341,9 +340,9 @@ function fillFilters() {
 }
 
 let fading;
-function toast(text) {
+function toast(...content) {
   find(".toast")?.remove();
-  document.body.append(make("p", { className: "toast", role: "status" }, make("bdi", {}, text)));
+  document.body.append(make("p", { className: "toast", role: "status" }, ...content));
   clearTimeout(fading);
   fading = setTimeout(() => find(".toast")?.remove(), 2_500);
 }
@@ -389,7 +388,7 @@ async function write(event) {
   note.textContent = "Writing…";
   try {
     await saver.flush();
-    const { path, address } = await post("/api/export", { what, mode });
+    const { path, address } = await post("/api/export", { what, mode }, { patient: true });
     note.textContent = `Written: ${path}`;
     make("a", { href: address, download: "" }).click();
   } catch (error) {
