@@ -17,7 +17,7 @@ def decide(*choices, name="one", origin="ranked", since=0):
 
 def test_the_page_and_its_parts_are_served(ask):
     page = ask("/").body.decode()
-    for name in ("review.css", "review.js", "icon.svg"):
+    for name in ("theme.css", "review.css", "review.js", "icon.svg"):
         assert f"/static/{name}" in page
         assert ask(f"/static/{name}").status == 200
     assert "http://" not in page

@@ -29,9 +29,10 @@ MOST_ROWS = 200
 
 def review_app(suspects: Suspects, *, token: str, port: int) -> App:
     """The application for one run, guarded."""
+    theme = files("stepe.report") / "templates" / "theme.css"
     static = {
         file.name: (file.read_bytes(), TYPES[Path(file.name).suffix])
-        for file in (files("stepe.review") / "static").iterdir()
+        for file in (theme, *(files("stepe.review") / "static").iterdir())
         if Path(file.name).suffix in TYPES
     }
     exported: dict[str, Path] = {}
