@@ -126,9 +126,12 @@ class Reviewer:
     def wait_until_saved(self) -> None:
         self.wait_for("saved")
 
-    def come_back(self) -> None:
-        """To this tab, from another one."""
+    def come_back(self, decided: int) -> None:
+        """To this tab, from another one, once it has heard of all that was decided there."""
         self.page.bring_to_front()
+        self.page.wait_for_function(
+            "count => document.querySelector('#progress').textContent.startsWith(`${count} of`)", arg=decided
+        )
         self.page.evaluate("window.dispatchEvent(new Event('focus'))")
         self.page.wait_for_selector(".suspect .verdict", state="detached")
 
@@ -163,7 +166,7 @@ def test_fifty_decisions_from_two_tabs_outlive_a_killed_server(command, open_pag
             three = Reviewer(open_page(server.address, context=one.page.context))
             three.wait_until_saved()
         for tab in (one, two):
-            tab.come_back()
+            tab.come_back(len(chosen))
             row, key = tab.row, "aku2"[turn % 4]
             assert row not in chosen
             chosen[row] = key
