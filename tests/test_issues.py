@@ -83,21 +83,30 @@ def test_with_a_running_guess_the_least_likely_labels_are_flagged_as_many_as_are
         (1.0, [True, True, True, False]),
         (0.0, [False] * 4),
     ):
-        assert flags(ledger, given, Estimate(rate, 0, 1)).tolist() == flagged
+        assert flags(ledger, given, Estimate(rate, rate, rate)).tolist() == flagged
+
+
+def test_where_nobody_can_tell_how_many_are_wrong_only_labels_more_likely_wrong_are_flagged():
+    ledger = judged(margin=[1.0] * 4, dropped=[True, True, True, False])
+    ledger.add_column("guess", torch.float16, 0.0, width=2)
+    ledger["guess"] = torch.tensor([[0.01, 0.99], [0.7, 0.3], [0.5, 0.5], [0.0, 1.0]])
+    noise = Estimate(0.75, 0.0, 0.9)
+    assert noise.is_vague
+    assert flags(ledger, torch.tensor([0, 0, 0, 1]), noise).tolist() == [True, False, False, False]
 
 
 def test_a_sample_without_a_finite_guess_is_the_first_suspect():
     ledger = judged(margin=[1.0] * 2, dropped=[True, True])
     ledger.add_column("guess", torch.float16, 0.0, width=2)
     ledger["guess"] = torch.tensor([[0.1, 0.9], [float("nan")] * 2])
-    assert flags(ledger, torch.zeros(2, dtype=torch.int64), Estimate(0.5, 0, 1)).tolist() == [False, True]
+    assert flags(ledger, torch.zeros(2, dtype=torch.int64), Estimate(0.5, 0.5, 0.5)).tolist() == [False, True]
 
 
 def test_a_flagged_label_comes_with_another_one_even_where_the_guess_agrees():
     ledger = judged(margin=[1.0] * 3, dropped=[True, False, False])
     ledger.add_column("guess", torch.float16, 0.0, width=3)
     ledger["guess"] = torch.tensor([[0.5, 0.4, 0.1], [0.9, 0.0, 0.1], [0.1, 0.9, 0.0]])
-    table = table_of(ledger, labels=torch.tensor([0, 0, 1]), class_names=["a", "b", "c"], noise=Estimate(0.3, 0, 1))
+    table = table_of(ledger, labels=torch.tensor([0, 0, 1]), class_names=["a", "b", "c"], noise=Estimate(0.3, 0.3, 0.3))
     assert table["flagged"].tolist() == [True, False, False]
     assert table["suggested_label"] == ["b", "a", "b"]
 

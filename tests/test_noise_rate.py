@@ -96,13 +96,20 @@ def random_guesses(true: Tensor, classes: int, sharpness: float, seed: int = 1) 
     return (sharpness * F.one_hot(true, classes) + torch.randn(len(true), classes, generator=draw)).softmax(1)
 
 
-@pytest.mark.parametrize("sharpness", [3.0, 6.0])
+@pytest.mark.parametrize("sharpness", [5.0, 7.0])
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.4])
 def test_labels_that_fell_anywhere_are_counted_whatever_the_models_think_of_each_other(rate, sharpness):
     true, given = planted(4000, 10, rate)
     guess = random_guesses(true, 10, sharpness)
     assert unrelated_share(guess, given) == pytest.approx(rate, abs=0.04)
     assert estimate_rate(guess, given, unsure=0.5).rate == pytest.approx(rate, abs=0.04)
+
+
+def test_models_that_know_little_say_nothing_about_unrelated_labels():
+    true, given = planted(4000, 10, 0.4)
+    guess = (random_guesses(true, 10, 6.0) + 1).softmax(1)
+    assert float(guess.max()) < 0.5
+    assert unrelated_share(guess, given) == 0
 
 
 def test_labels_on_inputs_that_show_nothing_are_unrelated_to_them():

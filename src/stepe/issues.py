@@ -64,15 +64,16 @@ def flags(ledger: Ledger, labels: Tensor, noise: Estimate | None = None) -> Tens
     """Which samples to advise people to look at.
 
     Where a running guess is kept: those dropped whose label is least likely to be right, as many as there are wrong
-    ones by ``noise``. Else those dropped that the model contradicts, in the end and before: a hard sample that was
-    dropped is soon contradicted too, for nobody teaches it any more; a wrong label was contradicted all along.
+    ones by ``noise``; where nobody can tell how many that are, only those more likely wrong than right. Else those
+    dropped that the model contradicts, in the end and before: a hard sample that was dropped is soon contradicted too,
+    for nobody teaches it any more; a wrong label was contradicted all along.
     """
     if noise is not None:
         right = probability_right(ledger["guess"], labels, noise).nan_to_num(nan=0.0)
         chosen = torch.zeros_like(ledger["dropped"])
         order = torch.argsort(torch.where(ledger["dropped"], right, torch.inf), stable=True)
         chosen[order[: round(noise.rate * ledger.n)]] = True
-        return chosen & ledger["dropped"]
+        return chosen & ledger["dropped"] & ((right < 0.5) | (not noise.is_vague))
     margin = ledger["margin"]
     share = CONTRADICTED_NUMBERS if "output" in ledger.columns else CONTRADICTED
     often = ledger["times_contradicted"] >= share * ledger["times_probed"]

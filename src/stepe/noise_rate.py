@@ -27,6 +27,9 @@ TAIL = 0.7
 """classes beyond this quantile of the guesses are far from what a model would say"""
 SHORTEST_TAIL = 0.05
 """of the labels; with less beyond it, as with two classes, the tail says nothing"""
+KNOWING = 0.5, 0.7
+"""models that give less than the first probability to what they get right cannot tell what is far down; with more than
+the second they can"""
 
 
 def drop_max_from_rate(rate: float) -> float:
@@ -148,7 +151,8 @@ def unrelated_share(guess: Tensor, labels: Tensor) -> float:
 
     A right label that a model does not guess is still among the likely ones; one that fell anywhere is as often far
     down. So the labels far down tell how many fell anywhere, as large p-values tell how many hypotheses are true
-    (Storey, 2002). The two most likely classes are never far down.
+    (Storey, 2002). The two most likely classes are never far down. To a model that knows little, right labels are far
+    down too: it counts for less.
     """
     n, classes = guess.shape
     used = torch.bincount(labels, minlength=classes) / n
@@ -161,7 +165,15 @@ def unrelated_share(guess: Tensor, labels: Tensor) -> float:
         return 0.0
     seen = float((far & (order == labels[:, None])).any(1).double().mean())
     error = math.sqrt(max(seen, 1 / n) / n)
-    return max(0.0, seen - error) / by_chance
+    return _knowledge(guess, labels) * max(0.0, seen - error) / by_chance
+
+
+def _knowledge(guess: Tensor, labels: Tensor) -> float:
+    """From 0 to 1, by how sure models are of what they get right."""
+    sure, predicted = guess.max(1)
+    right = sure[predicted == labels]
+    none, full = KNOWING
+    return float(((right.mean() - none) / (full - none)).clamp(0, 1)) if len(right) else 0.0
 
 
 def confident_joint(guess: Tensor, labels: Tensor) -> Tensor:
