@@ -17,6 +17,7 @@ import stepe
 from stepe import InputError
 from stepe.engine.fleet import run_together
 from stepe.fit import begin
+from stepe.methods import METHODS
 from stepe.training import Silent
 
 PRIME = 101
@@ -81,6 +82,8 @@ def fitted(n: int = PRIME, norm: bool = False, **options: Any) -> dict[str, Any]
     """One run; whatever a test may ask about it."""
     seen = Kept()
     options = {"epochs": EPOCHS, "batch_size": BATCH, "rho_max": 0.4, "device": "cpu", "learning_rate": 0.05} | options
+    if "rho_max" not in METHODS[options.get("method", "step-e")].options():
+        del options["rho_max"]
     x, y = clouds(n)
     result = stepe.fit(network(norm), x, y, observers=(seen, *options.pop("observers", ())), **options)
     return {
@@ -123,8 +126,20 @@ def assert_same_run(runs: list[dict[str, Any]], alone: dict[str, Any]) -> None:
         (PRIME, {"engine": "resident"}),
         (PRIME, {"engine": "resident", "softness": 0.3}),
         (7, {"rho_max": 0.8, "warmup": 1, "ramp_end": 2, "batch_size": 7, "engine": "resident"}),
+        (PRIME, {"method": "elr"}),
+        (PRIME, {"method": "margins", "engine": "resident"}),
     ],
-    ids=["prime", "tail", "fewer than ranks", "weights", "resident", "resident weights", "resident fewer than ranks"],
+    ids=[
+        "prime",
+        "tail",
+        "fewer than ranks",
+        "weights",
+        "resident",
+        "resident weights",
+        "resident fewer than ranks",
+        "predictions remembered in steps",
+        "margins remembered in steps",
+    ],
 )
 def test_any_number_of_processes_trains_as_one(processes, world, n, options):
     runs = processes.run(world, _fit, n, options)

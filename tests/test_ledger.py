@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepe.errors import RunError
-from stepe.ledger import TRUST_MEMORY, Ledger, Observation
+from stepe.ledger import TRUST_MEMORY, Ledger, Observation, read_rows, write_rows
 
 NAN, INF = math.nan, math.inf
 
@@ -199,3 +199,18 @@ def test_another_size_or_type_is_an_error_that_changes_nothing():
 def test_values_of_another_length_do_not_fit_a_column():
     with pytest.raises(RuntimeError):
         Ledger(3)["loss"] = torch.zeros(4)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_rows_are_written_and_read_by_index_without_a_gradient(deterministic):
+    column = Ledger(4).add_column("mine", torch.float32, 0.0, width=2)
+    index, rows = torch.tensor([3, 1]), torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64, requires_grad=True)
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        write_rows(column, index, rows)
+    finally:
+        torch.use_deterministic_algorithms(before)
+    assert column.tolist() == [[0, 0], [3, 4], [0, 0], [1, 2]]
+    assert read_rows(column, index).tolist() == [[1, 2], [3, 4]]
+    assert not column.requires_grad

@@ -114,3 +114,18 @@ def _wrapped() -> bool:
 
 def test_a_wrapped_model_is_unwrapped(processes):
     assert processes.run(1, _wrapped) == [True]
+
+
+def _exchange(n: int) -> Tensor:
+    rank, world = dist.get_rank(), dist.get_world_size()
+    mine = torch.arange(n)[rank::world]
+    column = torch.full((n + 1, 2), -1.0)
+    column[mine] = torch.stack([mine, mine * 10], 1).float()
+    Ranks.current().exchange([column], torch.split(mine, 2))
+    return column
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_rows_that_ranks_wrote_for_their_own_samples_are_everybodys(processes, world):
+    for column in processes.run(world, _exchange, 7):
+        assert column.tolist() == [[index, index * 10] for index in range(7)] + [[-1, -1]]

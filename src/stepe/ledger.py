@@ -67,11 +67,22 @@ class Ledger:
         self.add_column("times_probed", torch.int32, 0)
         self.add_column("times_contradicted", torch.int32, 0)
 
-    def add_column(self, name: str, dtype: torch.dtype, fill: float, *, width: int | None = None) -> Tensor:
-        """Declare a column of n entries (or n rows of ``width``); an existing one is left as it is."""
+    def add_column(
+        self,
+        name: str,
+        dtype: torch.dtype,
+        fill: float,
+        *,
+        width: int | None = None,
+        device: torch.device | None = None,
+    ) -> Tensor:
+        """Declare a column of n entries (or n rows of ``width``); an existing one is left as it is.
+
+        One that training steps read and write lives on their ``device``.
+        """
         if name not in self.columns:
             shape = (self.n,) if width is None else (self.n, width)
-            self.columns[name] = torch.full(shape, fill, dtype=dtype, device=self.device)
+            self.columns[name] = torch.full(shape, fill, dtype=dtype, device=device or self.device)
         return self.columns[name]
 
     def __getitem__(self, name: str) -> Tensor:
@@ -137,3 +148,16 @@ class Ledger:
                 )
         for name, values in state.items():
             self[name] = values
+
+
+def read_rows(column: Tensor, index: Tensor) -> Tensor:
+    """The rows of some samples, where their indices are."""
+    return column[index.to(column.device)].to(index.device)
+
+
+def write_rows(column: Tensor, index: Tensor, rows: Tensor) -> None:
+    """Overwrite the rows of some samples. Works inside a CUDA graph, in deterministic mode too."""
+    with torch.no_grad():
+        rows = rows.detach().to(column)
+        # An assignment; spelt out, because in deterministic mode the plain one has the host check the indices.
+        torch._index_put_impl_(column, (index.to(column.device),), rows, accumulate=False, unsafe=True)

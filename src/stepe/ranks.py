@@ -96,6 +96,15 @@ class Ranks:
         sizes = self.gather(torch.tensor([len(values)]), [1] * self.world).tolist()
         return tuple(self.gather(each, sizes) for each in (values, *more))
 
+    def exchange(self, columns: Sequence[Tensor], parts: Sequence[Tensor]) -> None:
+        """Complete per-sample columns, of which each rank has written the rows of its own ``parts`` (of indices)."""
+        if not self.grouped or not columns:
+            return
+        index = torch.cat(list(parts))
+        for column in columns:
+            everyone, rows = self.gather_any(index, column[index.to(column.device)])
+            column[everyone.to(column.device)] = rows
+
     def mean(self, value: Tensor) -> Tensor:
         """The mean over all ranks."""
         if not self.grouped:

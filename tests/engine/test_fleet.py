@@ -49,7 +49,7 @@ def rows(result: Result) -> list[Row]:
 def test_every_run_is_what_it_is_alone_bit_for_bit(prepare, bits):
     """Different methods, seeds, lengths, batch sizes and engines, whose steps and probes fall between each other's."""
     settings = [
-        {"method": method, "seed": seed, "epochs": 3 + number % 3, "batch_size": 16 - number, "engine": engine}
+        {"method": method, "seed": seed, "epochs": 3 + number % 3, "batch_size": 16 - number % 8, "engine": engine}
         for number, (method, seed, engine) in enumerate(
             (method, seed, engine) for method in METHODS for seed, engine in ((1, "resident"), (2, "eager"))
         )

@@ -230,7 +230,7 @@ def one_step(
 
 
 @pytest.mark.parametrize("amp", [None, "bf16"])
-@pytest.mark.parametrize("variant", ["step-e", "step-e soft", "truncation", "resnet18"])
+@pytest.mark.parametrize("variant", ["step-e", "step-e soft", "truncation", "mixup", "elr", "margins", "resnet18"])
 def test_a_step_from_equal_state_is_the_eager_engines_at_three_points_of_a_run(variant, amp, pictures):
     make, data = (residual, Pictures(32)) if variant == "resnet18" else (network, pictures)
     variant = "step-e" if variant == "resnet18" else variant
@@ -517,7 +517,7 @@ class Ungraphed:
         self.engine._step(self.epoch, self.method, self.engine.batch_size)
 
 
-@pytest.mark.parametrize("variant", ["plain", "step-e soft", "truncation"])
+@pytest.mark.parametrize("variant", ["plain", "step-e soft", "truncation", "elr", "margins"])
 def test_capturing_leaves_no_trace(variant, pictures, monkeypatch):
     """Neither at the first step, before there are momenta, nor later, when weights ask for another graph."""
     options: dict[str, Any] = {"epochs": 4, "deterministic": True}
@@ -556,7 +556,7 @@ class Interrupt(Silent):
 
 
 @pytest.mark.parametrize("amp", [None, "bf16"])
-@pytest.mark.parametrize("variant", ["step-e", "step-e soft", "truncation"])
+@pytest.mark.parametrize("variant", ["step-e", "step-e soft", "truncation", "mixup", "elr", "margins"])
 def test_a_restored_state_goes_on_as_if_never_interrupted(variant, amp, pictures, bits):
     """The resumed run captures its graphs where the other one replays them; dropout must not notice."""
     saved = io.BytesIO()

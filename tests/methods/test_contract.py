@@ -250,7 +250,7 @@ DROPPING = [name for name in VARIANTS if dropping_plan(name, toy_task(torch.zero
 
 
 def test_the_methods_that_should_drop_do():
-    assert {"step-e", "one-shot", "self-paced"} <= set(DROPPING)
+    assert {"step-e", "one-shot", "self-paced", "margins"} <= set(DROPPING)
     assert not {"plain", "oracle", "truncation", "step-e soft"} & set(DROPPING)
 
 

@@ -158,12 +158,17 @@ class EagerEngine:
             self.learning_rate = float(self.optimizer.param_groups[0]["lr"])
             self.rate.after_step((plan.epoch + (share.step + 1) / len(shares)) / plan.epochs)
             yield None
-        self.ranks.broadcast(self.model.buffers())  # each rank has seen other samples
+        self.bring_together(method, shares)
         return float(self.ranks.mean(total)) / sum(share.size for share in shares)
 
     def shares(self, plan: Plan) -> list[Share]:
         """This rank's share of every batch."""
         return plan.batches(self.batch_size, rank=self.ranks.rank, world=self.ranks.world)
+
+    def bring_together(self, method: Method, shares: list[Share]) -> None:
+        """What every rank learned of the samples it has seen, after an epoch, besides the weights."""
+        self.ranks.broadcast(self.model.buffers())
+        self.ranks.exchange(method.written(), [share.index for share in shares])
 
     def draws(self, epoch: int, step: int) -> Stream:
         """What dropout and its like draw in a step: on each rank something else."""

@@ -19,6 +19,7 @@ from stepe.data.samples import Samples, TensorSamples
 from stepe.engine.eager import EagerEngine
 from stepe.engine.steps import Steps
 from stepe.errors import InputError
+from stepe.ledger import write_rows
 from stepe.methods.base import Batch, Method, Task
 from stepe.plan import Plan
 from stepe.randomness import Stream, seed_globals
@@ -118,7 +119,7 @@ class ResidentEngine(EagerEngine):
         # A step leaves its own rate behind; a scheduler goes on from the one it set last.
         for group, rate in zip(self.optimizer.param_groups, next_rates, strict=True):
             group["lr"] = rate
-        self.ranks.broadcast(self.model.buffers())  # each rank has seen other samples
+        self.bring_together(method, shares)
         yield self.mark()
         return float(self.ranks.mean(epoch.total)) / sum(share.size for share in shares)
 
@@ -245,9 +246,7 @@ class ResidentEngine(EagerEngine):
         self.ranks.average_gradients(self.model)
         self.optimizer.step()
         with torch.no_grad():
-            losses = self.task.criterion(outputs[0].detach(), y).to(self.train_losses)
-            # An assignment; spelt out, because in deterministic mode the plain one has the host check the indices.
-            torch._index_put_impl_(self.train_losses, (index,), losses, accumulate=False, unsafe=True)
+            write_rows(self.train_losses, index, self.task.criterion(outputs[0].detach(), y))
             epoch.total += loss.detach() * size
             epoch.cursor += len(index)
             epoch.step += 1
@@ -260,11 +259,11 @@ class ResidentEngine(EagerEngine):
 
     def _capture(self, epoch: _Epoch, method: Method) -> torch.cuda.CUDAGraph:
         """Record the step once; afterwards model, optimizer and counters are as they were."""
-        kept = self._snapshot(epoch)
+        kept = self._snapshot(epoch, method)
         graph = torch.cuda.CUDAGraph()
         with _benchmarking(), self._own_draws(Stream.named(self.task.seed, "capture")):
             self._record(graph, epoch, method)
-        self._put_back(kept, epoch)
+        self._put_back(kept, epoch, method)
         return graph
 
     def _record(self, graph: torch.cuda.CUDAGraph, epoch: _Epoch, method: Method) -> None:
@@ -285,12 +284,12 @@ class ResidentEngine(EagerEngine):
             self._step(epoch, method, self.batch_size)
         current.wait_stream(stream)
 
-    def _snapshot(self, epoch: _Epoch) -> list[Tensor]:
+    def _snapshot(self, epoch: _Epoch, method: Method) -> list[Tensor]:
         # Detached: a live autograd node would tie the capture to the stream it was made on.
-        return [tensor.detach().clone() for tensor in self._touched(epoch)]
+        return [tensor.detach().clone() for tensor in self._touched(epoch, method)]
 
-    def _put_back(self, kept: list[Tensor], epoch: _Epoch) -> None:
-        now = self._touched(epoch)
+    def _put_back(self, kept: list[Tensor], epoch: _Epoch, method: Method) -> None:
+        now = self._touched(epoch, method)
         with torch.no_grad():
             for tensor, before in zip(now, kept, strict=False):
                 tensor.copy_(before)
@@ -298,7 +297,7 @@ class ResidentEngine(EagerEngine):
             for tensor in now[len(kept) :]:
                 tensor.zero_()
 
-    def _touched(self, epoch: _Epoch) -> list[Tensor]:
+    def _touched(self, epoch: _Epoch, method: Method) -> list[Tensor]:
         """All a step writes; the optimizer's state last, since it may not exist yet."""
         state = [
             value
@@ -308,7 +307,7 @@ class ResidentEngine(EagerEngine):
             if isinstance(value, Tensor)
         ]
         counters = [epoch.cursor, epoch.step, epoch.total, self.train_losses]
-        return [*self.model.parameters(), *self.model.buffers(), *counters, *state]
+        return [*self.model.parameters(), *self.model.buffers(), *method.written(), *counters, *state]
 
 
 @contextmanager

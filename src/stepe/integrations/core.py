@@ -104,6 +104,11 @@ class Cleaner:
         self.method = make_method(method, **method_options)
         self.ledger = Ledger(n)
         self.method.start(self.task, self.ledger)
+        if self.method.written() and Ranks.current().world > 1:
+            raise InputError(
+                f"method {self.method.name!r} remembers samples in training steps, and loops of one's own do not "
+                "exchange that between processes: use stepe.fit, or one process"
+            )
         if self.samples is not None:
             check_view(self.samples, self.method.view)
         self.history: list[Row] = []

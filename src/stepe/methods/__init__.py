@@ -4,15 +4,35 @@ from typing import Any
 
 from stepe.errors import InputError
 from stepe.methods.base import Batch, Criterion, Forward, Method, Task, View
+from stepe.methods.elr import EarlyLearning
+from stepe.methods.gce import GeneralisedCrossEntropy
+from stepe.methods.label_smoothing import LabelSmoothing
+from stepe.methods.margins import Margins
+from stepe.methods.mixup import Mixup
 from stepe.methods.one_shot import OneShot
 from stepe.methods.oracle import Oracle
 from stepe.methods.plain import Plain
+from stepe.methods.sce import SymmetricCrossEntropy
 from stepe.methods.self_paced import SelfPaced
 from stepe.methods.step_e import StepwiseElimination
 from stepe.methods.truncation import Truncation
 
 METHODS: dict[str, type[Method]] = {
-    method.name: method for method in (StepwiseElimination, Plain, Oracle, OneShot, SelfPaced, Truncation)
+    method.name: method
+    for method in (
+        StepwiseElimination,
+        Plain,
+        Oracle,
+        OneShot,
+        SelfPaced,
+        Truncation,
+        LabelSmoothing,
+        GeneralisedCrossEntropy,
+        SymmetricCrossEntropy,
+        Mixup,
+        EarlyLearning,
+        Margins,
+    )
 }
 
 __all__ = [

@@ -104,8 +104,14 @@ class Method(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     """one line for ``--help`` and the docs"""
+    paper: ClassVar[str] = ""
+    """who proposed it, and when, for the docs"""
     trains_on: ClassVar[Literal["given", "clean"]] = "given"
     """``clean`` asks whoever prepares the data for the clean labels: only a benchmark has them"""
+    needs_classes: ClassVar[bool] = False
+    """whether it is for classes alone, not for numbers or marks"""
+    mixes_inputs: ClassVar[bool] = False
+    """whether it trains on blends of inputs, which must then be numbers that can be blended"""
     needs_probabilities: bool = False
     """whether the probe has to give the probability of every class"""
     cross_fits: ClassVar[bool] = False
@@ -124,6 +130,11 @@ class Method(ABC):
     def start(self, task: Task, ledger: Ledger) -> None:
         """Get to know the task: resolve options that depend on it, declare ledger columns."""
         self.task = task
+        if self.needs_classes and task.kind != "classes":
+            raise InputError(
+                f"method {self.name!r} compares the probabilities of classes, and these labels are {task.kind}: choose "
+                "another method, such as step-e"
+            )
         if task.kind == "numbers":
             width = task.labels.shape[1] if task.labels.ndim == 2 else None
             ledger.add_column("output", torch.float32, float("nan"), width=width)
@@ -143,6 +154,12 @@ class Method(ABC):
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Turn a batch into a scalar. Must not read values back to the host, so that a CUDA graph can hold it."""
         return batch.mean(self.task.criterion(forward(batch.x), batch.target))
+
+    def written(self) -> list[Tensor]:
+        """Columns that :meth:`loss` writes, one row a sample: a capture puts them back as they were, and processes that
+        train together exchange their rows.
+        """
+        return []
 
     def noise(self, ledger: Ledger) -> Estimate | None:
         """What is known of the noise, where a running guess is kept: how many labels to point out, and which."""

@@ -1,0 +1,100 @@
+"""Margins: samples whose label loses to another class over the first half of the run are left out of the second.
+
+Pleiss et al., *Identifying Mislabeled Data using the Area Under the Margin Ranking*, 2020. A single late loss goes
+stale as labels are learned by heart; a mean over the training does not. The authors find their threshold by giving some
+samples a class of their own, which takes a network with one more output, and train anew without what lies below it;
+here the threshold is 0, or follows from the noise rate, and the training goes on.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from stepe.errors import InputError
+from stepe.ledger import Ledger, Observation, read_rows, write_rows
+from stepe.methods.base import Batch, Forward, Task
+from stepe.methods.plain import Plain
+from stepe.methods.robust_loss import check_logits
+from stepe.noise_rate import CAP, resolve_drop_max
+from stepe.plan import Plan
+from stepe.probe import margins
+from stepe.selection import protect, select
+
+
+@dataclass
+class Margins(Plain):
+    """The score is the mean margin (logit of the label minus the largest other logit) over the training steps."""
+
+    name: ClassVar[str] = "margins"
+    summary: ClassVar[str] = "leaves out whose margin was low on average over the first half (AUM)"
+    paper: ClassVar[str] = "Pleiss et al., 2020"
+    needs_classes: ClassVar[bool] = True
+
+    rho_max: float | None = None
+    """share to leave out; ``None``: from the known noise rate; without one, whoever's mean margin is negative"""
+    until: float = 0.5
+    """share of the run over which margins are measured; the paper stops before the rate falls, at half. 1 ranks only"""
+
+    def start(self, task: Task, ledger: Ledger) -> None:
+        """Declare the sum of the margins and their number, where the loss is computed."""
+        super().start(task, ledger)
+        if not 0 < self.until <= 1:
+            raise InputError(f"until is {self.until!r}; it must be a share of the run in (0, 1]")
+        self._drop_max = resolve_drop_max(self.rho_max, task.noise_rate)
+        self.warmup_epochs = max(1, round(self.until * task.epochs))
+        self._margins = ledger.add_column("margins", torch.float32, 0.0, width=2, device=task.device)
+        # A number on the device: a graph holds the loss of both halves.
+        self._measuring = torch.ones((), device=task.device)
+
+    def written(self) -> list[Tensor]:
+        """The margins."""
+        return [self._margins]
+
+    def plan(self, epoch: int, ledger: Ledger) -> Plan:
+        """All samples, then those whose margins were not too low."""
+        self._measuring.fill_(float(epoch < self.warmup_epochs))
+        if epoch < self.warmup_epochs:
+            return super().plan(epoch, ledger)
+        scores = self._scores(ledger)
+        # Where most margins are negative, hardly anything was learned: they are no reason to leave everything out.
+        share = min(CAP, float((scores > 0).double().mean())) if self._drop_max is None else self._drop_max
+        scores, drop_fraction = protect(scores, share, self.task.trusted)
+        chosen = select(scores, drop_fraction)
+        return Plan(
+            epoch,
+            self.task.epochs,
+            chosen.kept,
+            self.task.seed,
+            drop_fraction=drop_fraction,
+            cut=chosen.cut,
+            nonfinite=chosen.nonfinite,
+        )
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """The criterion's; the margins are by the way."""
+        outputs = forward(batch.x)
+        check_logits(outputs, self.task)
+        margin = margins(outputs.detach(), batch.y)
+        new = self._measuring.to(margin) * torch.stack([margin, torch.ones_like(margin)], 1)
+        write_rows(self._margins, batch.index, read_rows(self._margins, batch.index) + new)
+        return batch.mean(self.task.criterion(outputs, batch.target))
+
+    def observe(self, seen: Observation, ledger: Ledger) -> None:
+        """Take in the probe, but judge the labels by their margins in training, before they were learned by heart."""
+        margin = -self._scores(ledger)
+        super().observe(replace(seen, margin=margin, given_probability=margin.sigmoid()), ledger)
+        ledger["score"] = -margin
+
+    def _scores(self, ledger: Ledger) -> Tensor:
+        total, times = ledger["margins"].to(ledger.device).unbind(1)
+        return -total / times.clamp(min=1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Which half it is, for runs that are taken up within an epoch."""
+        return {"measuring": self._measuring}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore it."""
+        self._measuring.copy_(state["measuring"])
