@@ -9,7 +9,8 @@ from torch import Tensor, nn
 import stepe
 from stepe import InputError
 from stepe.data.samples import TensorSamples
-from stepe.reach import CrossFitted, Folds, Watched, judged
+from stepe.probe import judged
+from stepe.reach import CrossFitted, Folds, Watched
 from stepe.training import Row, Silent, Training
 
 CROSS = {"epochs": 4, "warmup": 1, "rho_max": 0.3, "batch_size": 16, "device": "cpu", "probe": "cross:3x2"}

@@ -106,6 +106,14 @@ def margins(logits: Tensor, labels: Tensor) -> Tensor:
     return logits.gather(1, labels[:, None]).squeeze(1) - logits.masked_fill(own, -torch.inf).amax(1)
 
 
+def judged(probability: Tensor, labels: Tensor, unsure: Tensor | None = None) -> Observation:
+    """What probabilities say about the given labels."""
+    logs = probability.clamp(min=torch.finfo(torch.float32).tiny).log()
+    loss = -logs.gather(1, labels[:, None]).squeeze(1)
+    seen = Observation(loss, unsure=unsure, unspoilt=True)
+    return replace(seen, **read_logits(logs, labels, probabilities=True))  # type: ignore[arg-type]
+
+
 def _write(columns: dict[str, Tensor], index: Tensor, n: int, read: dict[str, Tensor]) -> None:
     for name, values in read.items():
         if name not in columns:

@@ -22,7 +22,7 @@ from stepe.ledger import Observation
 from stepe.methods.base import Method
 from stepe.noise_rate import has_learned
 from stepe.plan import Plan
-from stepe.probe import read_logits
+from stepe.probe import judged
 from stepe.randomness import Stream
 
 BY_HEART = 0.95
@@ -236,11 +236,3 @@ class Watched(Reach):
         """Take up the choice and the probers."""
         self.chosen, self.contradicted = state["chosen"], state["contradicted"]
         self._current.load_state_dict(state)
-
-
-def judged(probability: Tensor, labels: Tensor, unsure: Tensor | None = None) -> Observation:
-    """What probabilities say about the given labels."""
-    logs = probability.clamp(min=torch.finfo(torch.float32).tiny).log()
-    loss = -logs.gather(1, labels[:, None]).squeeze(1)
-    seen = Observation(loss, unsure=unsure, unspoilt=True)
-    return replace(seen, **read_logits(logs, labels, probabilities=True))  # type: ignore[arg-type]

@@ -158,7 +158,7 @@ def summarise(training: Training, truth: Truth | None) -> dict[str, Any]:
         "samples": ledger.n,
         "dropped": int(dropped.sum()),
         "flagged": int(flagged.sum()),
-        "seconds": seconds,
+        "seconds": training.method.seconds_before + seconds,
         "seconds_per_epoch": seconds / len(history),
         "probe": training.reach.findings(),
         **training.method.findings(ledger),

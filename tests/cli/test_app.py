@@ -20,7 +20,7 @@ import pytest
 import stepe
 import stepe.cli
 from stepe import Run
-from stepe.methods import METHODS
+from stepe.methods import EVERY_METHOD
 from stepe.run import RunFolder
 
 COMMANDS = [command.name or command.callback.__name__ for command in stepe.cli.app.app.registered_commands]
@@ -151,7 +151,7 @@ def test_every_command_explains_itself(call, command):
 def test_the_help_of_clean_mentions_every_method_option_and_default(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     text = " ".join(call("clean", "--help").out.replace("│", " ").split())
-    assert all(name in text for name in METHODS)
+    assert all(name in text for name in EVERY_METHOD)
     for option in ("--method", "--epochs", "--warmup", "--rho-max", "--seed", "--out", "--device", "--noise"):
         assert option in text
     for option in ("--compare", "--no-compare", "--resume", "--quiet", "--json", "--min-keep"):
@@ -222,8 +222,8 @@ def test_a_method_that_drops_nothing_says_so(call, mine):
 def test_all_methods_are_trained_and_compared(call, mine):
     ended = call("clean", mine, "--method", "all", "--noise", "symmetric:0.2", "--epochs", "2", "--out", "run")
     assert ended.code == 0
-    assert sorted(path.name for path in Path("run/compare").iterdir()) == sorted(set(METHODS) - {"step-e"})
-    assert all(f"│ {name} " in ended.out for name in METHODS)
+    assert sorted(path.name for path in Path("run/compare").iterdir()) == sorted(set(EVERY_METHOD) - {"step-e"})
+    assert all(f"│ {name} " in ended.out for name in EVERY_METHOD)
 
 
 @pytest.mark.usefixtures("_no_report")

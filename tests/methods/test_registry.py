@@ -1,11 +1,11 @@
 import pytest
 
 from stepe import InputError
-from stepe.methods import METHODS, Method, make_method, method_class
+from stepe.methods import EVERY_METHOD, Method, make_method, method_class
 
 
 def test_every_method_has_a_name_a_summary_and_its_options_as_fields():
-    for name, kind in METHODS.items():
+    for name, kind in EVERY_METHOD.items():
         assert kind.name == name
         assert kind.summary
         assert isinstance(kind(), Method)
@@ -13,7 +13,7 @@ def test_every_method_has_a_name_a_summary_and_its_options_as_fields():
 
 
 def test_only_the_oracle_asks_for_clean_labels():
-    assert [name for name, kind in METHODS.items() if kind.trains_on == "clean"] == ["oracle"]
+    assert [name for name, kind in EVERY_METHOD.items() if kind.trains_on == "clean"] == ["oracle"]
 
 
 def test_a_method_is_made_from_its_name_and_options_or_taken_as_it_is():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -14,10 +15,10 @@ import stepe
 from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
 from stepe.data.source import Source
-from stepe.methods import METHODS
+from stepe.methods import EVERY_METHOD
 from stepe.recipes.clean import clean, default_out, resume
 
-METHODS_ON_GIVEN_LABELS = [name for name, kind in METHODS.items() if kind.trains_on == "given"]
+ON_GIVEN_LABELS = [name for name, kind in EVERY_METHOD.items() if kind.trains_on == "given"]
 
 
 def stopping(method: str, epoch: int) -> Callable[..., Stopper]:
@@ -146,10 +147,40 @@ def test_the_first_method_is_the_run_and_the_others_are_compared_with_it(file):
 @pytest.mark.usefixtures("_no_report")
 def test_all_means_every_method_that_the_data_allows(file):
     run = clean(file, method="all", rho_max=0.2, epochs=3)
-    assert run.config["request"]["methods"] == METHODS_ON_GIVEN_LABELS
+    assert run.config["request"]["methods"] == ON_GIVEN_LABELS
     run = clean(file, method="all", noise="symmetric:0.1", epochs=3)
-    assert run.config["request"]["methods"] == list(METHODS)
-    assert sorted(other.method for other in run.others) == sorted(set(METHODS) - {run.method})
+    assert run.config["request"]["methods"] == list(EVERY_METHOD)
+    assert sorted(other.method for other in run.others) == sorted(set(EVERY_METHOD) - {run.method})
+
+
+@pytest.mark.usefixtures("_no_report")
+def test_all_leaves_out_with_a_word_what_the_data_does_not_allow():
+    draw = np.random.default_rng(0)
+    table = pd.DataFrame({"colour": draw.choice(["red", "green", "blue"], 60), "size": draw.random(60)})
+    table["label"] = np.where(table["colour"] == "red", "a", "b")
+    said: list[str] = []
+    run = clean(table, label="label", method="all", epochs=2, out="all", say=said.append)
+    refused = [line.split(":")[0] for line in said if line.startswith("without ")]
+    assert refused == ["without truncation", "without mixup"]  # no rate is known; colours cannot be blended
+    assert run.config["request"]["methods"] == [name for name in ON_GIVEN_LABELS if name not in ("truncation", "mixup")]
+    with pytest.raises(InputError, match="'mixup' trains on blends of two inputs, and texts and categories cannot"):
+        clean(table, label="label", method="step-e,mixup", epochs=2, out="mixed")
+    assert not Path("mixed").exists()
+
+
+@pytest.mark.usefixtures("_no_report")
+def test_a_comparison_of_all_is_resumed_by_the_same_command(file):
+    def stopping(method: str, position: int, total: int) -> Stopper:
+        return Stopper(2 if method == "prune" else None)
+
+    options = {"method": "all", "noise": "symmetric:0.2", "epochs": 4}
+    whole = clean(file, out="whole", **options)
+    with pytest.raises(StopHereError):
+        clean(file, out="stopped", follow=stopping, **options)
+    resumed = resume("stopped", method="all")
+    for name in [".", *(f"compare/{each}" for each in EVERY_METHOD if each != "step-e")]:
+        for output in ("model.safetensors", "samples.parquet"):
+            assert (whole.path / name / output).read_bytes() == (resumed.path / name / output).read_bytes(), name
 
 
 @pytest.mark.usefixtures("_no_report")
@@ -217,11 +248,11 @@ def test_shuffling_the_truth_changes_no_weight(file, monkeypatch):
         truth = replace(source.truth, noisy=source.truth.noisy[order], labels=source.truth.labels[order])
         return replace(source, truth=truth, clean_labels=source.clean_labels[order], clean_x=source.clean_x[order])
 
-    methods = ",".join(["step-e", *METHODS])
+    methods = ",".join(["step-e", *EVERY_METHOD])
     honest = clean(file, method=methods, noise="symmetric:0.3", epochs=4, out="honest")
     monkeypatch.setattr(Source, "planted", shuffled)
     fooled = clean(file, method=methods, noise="symmetric:0.3", epochs=4, out="fooled")
-    for name in ["."] + [f"compare/{name}" for name in METHODS if name not in ("step-e", "oracle")]:
+    for name in ["."] + [f"compare/{name}" for name in EVERY_METHOD if name not in ("step-e", "oracle")]:
         for output in ("model.safetensors", "samples.parquet", "trace.bin"):
             assert (honest.path / name / output).read_bytes() == (fooled.path / name / output).read_bytes(), name
     assert honest.summary["noise"] != fooled.summary["noise"]

@@ -22,7 +22,7 @@ from stepe.cli.reproduce import reproduce
 from stepe.cli.review import review
 from stepe.cli.runs import RunArgument, open_run, run_path
 from stepe.errors import InputError, StepeError
-from stepe.methods import METHODS
+from stepe.methods import EVERY_METHOD
 
 if TYPE_CHECKING:
     from stepe.cleaned import Mode
@@ -47,7 +47,7 @@ RESUMED = (
     *("method", "noise", "epochs", "warmup", "rho_max", "probe", "noise_rate", "min_keep", "balanced"),
     *("seed", "device", "track"),
 )
-METHOD_NAMES = ", ".join(METHODS)
+METHOD_NAMES = ", ".join(EVERY_METHOD)
 
 
 def main() -> NoReturn:

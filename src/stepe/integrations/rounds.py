@@ -19,7 +19,8 @@ from torch import Tensor
 from stepe.ledger import Ledger, Observation
 from stepe.methods.base import Task
 from stepe.methods.step_e import StepwiseElimination
-from stepe.reach import Folds, judged
+from stepe.probe import judged
+from stepe.reach import Folds
 
 Floats = npt.NDArray[np.float64]
 

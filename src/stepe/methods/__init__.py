@@ -12,6 +12,7 @@ from stepe.methods.mixup import Mixup
 from stepe.methods.one_shot import OneShot
 from stepe.methods.oracle import Oracle
 from stepe.methods.plain import Plain
+from stepe.methods.pruned import Pruned
 from stepe.methods.sce import SymmetricCrossEntropy
 from stepe.methods.self_paced import SelfPaced
 from stepe.methods.step_e import StepwiseElimination
@@ -34,9 +35,15 @@ METHODS: dict[str, type[Method]] = {
         Margins,
     )
 }
+"""what :func:`stepe.fit` trains by"""
+RECIPES: dict[str, type[Method]] = {Pruned.name: Pruned}
+"""what takes several trainings, one after the other (:mod:`stepe.recipes`)"""
+EVERY_METHOD = METHODS | RECIPES
 
 __all__ = [
+    "EVERY_METHOD",
     "METHODS",
+    "RECIPES",
     "Batch",
     "Criterion",
     "Forward",
@@ -50,9 +57,9 @@ __all__ = [
 
 def method_class(name: str) -> type[Method]:
     """The class of a method, by name."""
-    if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; choose one of {', '.join(METHODS)}")
-    return METHODS[name]
+    if name not in EVERY_METHOD:
+        raise InputError(f"unknown method {name!r}; choose one of {', '.join(EVERY_METHOD)}")
+    return EVERY_METHOD[name]
 
 
 def make_method(method: str | Method, **options: Any) -> Method:

@@ -120,6 +120,8 @@ class Method(ABC):
     """which images the probe sees"""
     warmup_epochs: int = 0
     """epochs before the method may drop anything"""
+    seconds_before: float = 0.0
+    """what a recipe has spent before the first epoch"""
     task: Task
 
     @classmethod

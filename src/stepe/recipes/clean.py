@@ -34,11 +34,12 @@ from stepe.errors import InputError, RunError
 from stepe.files import sweep
 from stepe.fit import fit
 from stepe.ledger import Ledger
-from stepe.methods import METHODS, Task, make_method, method_class
+from stepe.methods import EVERY_METHOD, RECIPES, Task, make_method, method_class
 from stepe.models.build import build
 from stepe.models.pretrained import check_model
 from stepe.randomness import Stream, seeded
 from stepe.recipes.decided import Review, stated
+from stepe.recipes.prune import prune
 from stepe.run import About, Run, RunFolder, new_run_path, read_config
 from stepe.schedule import check_epochs
 from stepe.training import Observer, balanced_weight, cross_entropy, find_device
@@ -135,6 +136,8 @@ class Request(Layout):
     """whether every class counts alike in training, however rare"""
     track: tuple[str, ...] = ()
     """where the history goes besides the run folder"""
+    every_method: bool = False
+    """whether all methods were asked for that the data allows"""
 
     @classmethod
     def read(cls, saved: dict[str, Any]) -> "Request":
@@ -287,11 +290,18 @@ def clean(
         decisions=None if review is None else str(review.run.path.resolve()),
         decisions_until=0 if review is None else review.until,
         track=_tracked(track),
+        every_method=_asked(method) == ["all"],
         **{option.name: getattr(layout, option.name) for option in fields(Layout)},
     )
     _check_options(request, rho_max=rho_max, warmup=warmup, min_keep=min_keep or None)
+    if request.every_method:
+        request = _without_refused(request, source, say)
     _check_methods(request, source)
     return _carry_out(request, source, out, resume=resume, say=say, follow=follow, review=review)
+
+
+def _asked(method: str | Sequence[str]) -> list[str]:
+    return [name.strip() for name in method.split(",")] if isinstance(method, str) else list(method)
 
 
 def _names(features: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -326,7 +336,7 @@ def resume(
     request = Request.read(saved)
     if "method" in changed:
         asked = tuple(name.strip() for name in changed.pop("method").split(","))
-        if asked != request.methods[: len(asked)] and not (asked == ("all",) and set(request.methods) == set(METHODS)):
+        if asked != request.methods[: len(asked)] and not (asked == ("all",) and request.every_method):
             changed["methods"] = asked
     if "features" in changed:
         changed["features"] = list(_names(changed["features"]) or ()) or None
@@ -382,8 +392,8 @@ def _review(decisions: Run | str | Path, out: Path, *, resume: bool) -> Review:
 
 
 def _choose_methods(method: str | Sequence[str], source: Source, compare: bool | None) -> tuple[str, ...]:
-    asked = method.split(",") if isinstance(method, str) else list(method)
-    names = list(METHODS) if asked == ["all"] else [name.strip() for name in asked]
+    asked = _asked(method)
+    names = list(EVERY_METHOD) if asked == ["all"] else asked
     has_clean_labels = source.clean_labels is not None
     if asked == ["all"] and not has_clean_labels:
         names = [name for name in names if method_class(name).trains_on == "given"]
@@ -406,6 +416,33 @@ def _check_options(request: Request, **given: Any) -> None:
 def _check_methods(request: Request, source: Source) -> None:
     """What any of the methods would refuse is refused before the first of them is trained."""
     check_epochs(request.epochs, warmup=0)
+    for name in request.methods:
+        _check_method(name, request, source)
+
+
+def _without_refused(request: Request, source: Source, say: Callable[[str], None]) -> Request:
+    """All methods but those that cannot be compared on this data; the first, which is the run, has to be able to."""
+    first, *others = request.methods
+    able = [first]
+    for name in others:
+        try:
+            _check_method(name, request, source)
+        except InputError as error:
+            say(f"without {name}: {error}")
+        else:
+            able.append(name)
+    return replace(request, methods=tuple(able))
+
+
+def _check_method(name: str, request: Request, source: Source) -> None:
+    kind = method_class(name)
+    if kind.mixes_inputs and not _can_be_mixed(source):
+        raise InputError(
+            f"method {name!r} trains on blends of two inputs, and texts and categories cannot be blended: choose "
+            "another method"
+        )
+    if name in RECIPES:
+        return  # it checks what it is handed by the trainings that come first
     task = Task(
         labels=source.labels,
         classes=source.classes,
@@ -416,8 +453,13 @@ def _check_methods(request: Request, source: Source) -> None:
         groups=source.groups,
         trusted=source.trusted,
     )
-    for name in request.methods:
-        make_method(name, **request.options(name)).start(task, Ledger(task.n))
+    make_method(name, **request.options(name)).start(task, Ledger(task.n))
+
+
+def _can_be_mixed(source: Source) -> bool:
+    """Whether half of one input and half of another are an input."""
+    has_codes = isinstance(source.encoder, TableEncoder) and bool(source.encoder.codes)
+    return source.kind != "text" and not has_codes
 
 
 def _known_rate(request: Request, source: Source) -> float | None:
@@ -498,14 +540,18 @@ def _train(
         assert source.clean_labels is not None
         x, labels = source.clean_x, source.clean_labels
     device = find_device(request.device)
-    with seeded(Stream.named(request.seed, "init")):
-        model = build(description)
+
+    def make_model() -> nn.Module:
+        with seeded(Stream.named(request.seed, "init")):
+            return build(description)
+
+    model = make_model()
+    # A recipe trains several models, and makes them itself.
+    train = partial(prune, make_model) if method in RECIPES else partial(fit, model, method=method)
     with threads_for(model):
-        fit(
-            model,
+        train(
             x,
             labels,
-            method=method,
             epochs=request.epochs,
             noise_rate=_known_rate(request, source),
             groups=source.groups,

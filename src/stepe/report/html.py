@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from stepe.errors import RunError
 from stepe.files import write_text
-from stepe.methods import METHODS
+from stepe.methods import EVERY_METHOD
 from stepe.report import figures
 from stepe.report.findings import findings, headline, who_judged
 from stepe.report.suspects import FIRST, all_names, embedded, suspects
@@ -397,7 +397,7 @@ def settings(run: "Run") -> list[tuple[str, str]]:
 
 def describe_method(name: str) -> str:
     """A method in a line, if it is one of ours."""
-    return METHODS[name].summary if name in METHODS else ""
+    return EVERY_METHOD[name].summary if name in EVERY_METHOD else ""
 
 
 def _accuracy(run: "Run") -> str:
@@ -411,5 +411,5 @@ def _found(run: "Run", what: str) -> str:
 
 def _auroc(run: "Run") -> str:
     # The oracle's losses are those of the clean labels: they cannot tell where the given ones are wrong.
-    knows = run.method in METHODS and METHODS[run.method].trains_on == "clean"
+    knows = run.method in EVERY_METHOD and EVERY_METHOD[run.method].trains_on == "clean"
     return DASH if knows or not figures.noise_known(run) else percent(run.summary["noise"]["auroc"])
