@@ -3,11 +3,13 @@
 import importlib.util
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from stepe.bench import markdown
+from stepe.methods import EVERY_METHOD
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -21,6 +23,21 @@ def test_documents_show_the_tables_of_the_benchmarks_as_measured(name, document)
     spec.loader.exec_module(benchmark)
     rows = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))["rows"]
     assert benchmark.table(rows) in (ROOT / document).read_text(encoding="utf-8")
+
+
+def test_the_page_of_methods_has_every_method_with_its_options():
+    spec = importlib.util.spec_from_file_location("methods_table", ROOT / "tools" / "methods_table.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    assert tool.table() in page
+    assert all(f"(../src/stepe/methods/{path.name})" in page for path in peer_files())
+
+
+def peer_files() -> list[Path]:
+    """Where the methods of other papers are."""
+    others = [kind for kind in EVERY_METHOD.values() if kind.paper and "Step-E" not in kind.paper]
+    return [Path(sys.modules[kind.__module__].__file__) for kind in others]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -16,6 +16,7 @@ class OneShot(Elimination):
 
     name: ClassVar[str] = "one-shot"
     summary: ClassVar[str] = "drop the top rho_max once, after the warm-up"
+    paper: ClassVar[str] = "Step-E, section 4.3"
 
     def schedule_for(self, drop_max: float) -> Schedule:
         """Nothing, then all of it at once."""

@@ -16,6 +16,7 @@ class SelfPaced(Method):
 
     name: ClassVar[str] = "self-paced"
     summary: ClassVar[str] = "easy samples first, in the end all of them"
+    paper: ClassVar[str] = "Kumar et al., 2010; Step-E, section 4.3"
 
     keep_start: float = 0.5
     reach: float = 0.5

@@ -22,6 +22,7 @@ class StepwiseElimination(Elimination):
 
     name: ClassVar[str] = "step-e"
     summary: ClassVar[str] = "drop the samples with the highest losses, a few more each epoch"
+    paper: ClassVar[str] = "Step-E, sections 3.3 and 3.4"
 
     schedule: str | Shape = "auto"
     """how rho_t grows: auto (Eq. 2; ends early in short runs), linear, cosine, step, early, or a function"""

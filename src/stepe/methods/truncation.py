@@ -24,6 +24,7 @@ class Truncation(Method):
 
     name: ClassVar[str] = "truncation"
     summary: ClassVar[str] = "per-sample losses clipped at a threshold fixed early"
+    paper: ClassVar[str] = "Step-E, section 4.3"
 
     rho_max: float | None = None
     threshold: Literal["untrained", "first-epoch"] = "untrained"
