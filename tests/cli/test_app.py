@@ -180,7 +180,7 @@ def test_results_go_to_standard_output_and_progress_to_standard_error(call):
     assert re.search(r"step-e +epoch 2/2 +loss \d\.\d+ +kept \d+% +accuracy \d+\.\d% +about 0 s left", ended.err)
     rows = re.findall(r"│ (plain|step-e|oracle) +│", ended.out)
     assert rows == ["plain", "step-e", "oracle"]
-    assert all(column in ended.out for column in ("accuracy", "F1 dropped", "F1 flagged", "AUROC", "seconds"))
+    assert all(column in ended.out for column in ("accuracy", "F1", "dropped", "flagged", "AUROC", "seconds"))
     assert "Top suspects, 10 of" in ended.out
     summary = Run("run").summary
     assert f"{summary['flagged']} of 1438 labels look wrong:" in ended.out

@@ -176,13 +176,20 @@ def test_dict_batches_need_a_forward(collated):
 
 
 @pytest.mark.parametrize(
-    "method", [{"method": "truncation"}, {"softness": 0.5}, {}], ids=["truncation", "weights", "step-e"]
+    "method",
+    [
+        {"method": "truncation", "rho_max": 0.4},
+        {"softness": 0.5, "rho_max": 0.4},
+        {"rho_max": 0.4},
+        *({"method": method} for method in ("gce", "mixup", "elr", "margins")),
+    ],
+    ids=["truncation", "weights", "step-e", "gce", "mixup", "elr", "margins"],
 )
 def test_the_methods_own_loss_trains_as_fit_does(method):
     import stepe
 
     x, y = clouds()
-    options = {"epochs": 4, "rho_max": 0.4, "seed": 3} | method
+    options = {"epochs": 4, "seed": 3} | method
     reference, mine = network(), network()
     stepe.fit(
         reference, x, y, batch_size=BATCH, device="cpu", rate_shape=lambda progress: 1.0, probe_batch_size=64, **options

@@ -176,3 +176,16 @@ def _small_batch() -> str:
 
 def test_a_batch_smaller_than_the_number_of_processes_is_refused(processes):
     assert all("a batch has 1 samples for 2 processes" in told for told in processes.run(2, _small_batch))
+
+
+def _remembering(method: str) -> str:
+    with pytest.raises(InputError) as refused:
+        StepE(recorded(), epochs=2, method=method)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("method", ["elr", "margins"])
+def test_what_is_remembered_in_training_steps_is_for_one_process(processes, method):
+    for message in processes.run(2, _remembering, method):
+        assert message.startswith(f"method '{method}' remembers samples in training steps")
+        assert "stepe.fit" in message

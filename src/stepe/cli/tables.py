@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 def comparison(runs: list[Run], names: list[str], title: str) -> Table:
     """Runs side by side."""
     table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column("run", no_wrap=True)
-    for column in ("accuracy", "F1 dropped", "F1 flagged", "AUROC", "flagged", "seconds"):
+    table.add_column("run")
+    # Two lines where that leaves room for the longest name of a method in a narrow terminal.
+    for column in ("accuracy", "F1\ndropped", "F1\nflagged", "AUROC", "flagged", "seconds"):
         table.add_column(column, justify="right")
     for run, name in zip(runs, names, strict=True):
         summary = run.summary
