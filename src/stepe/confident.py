@@ -52,7 +52,8 @@ def calibrated_joint(probability: Numbers, labels: Counts) -> Counts:
     confident = probability >= usual - CLOSE
     likely = np.where(confident.sum(1) > 1, probability.argmax(1), confident.argmax(1))
     counted = confident.any(1)
-    joint = np.zeros((classes, classes))
+    # In cleanlab's order of memory: sums then round alike, which settles ties between equal fractions alike.
+    joint = np.zeros((classes, classes), order="F")
     np.add.at(joint, (labels[counted], likely[counted]), 1)
     np.fill_diagonal(joint, joint.diagonal().clip(min=1))  # somebody in every class is right
     scaled = joint / joint.sum(1, keepdims=True) * size[:, None]

@@ -239,6 +239,9 @@ made.train()
     "world": made.args.world_size, "counts": [c.tolist() for c in watch.counts],
     "kept": [k.tolist() for k in watch.kept], "rate": made.lr_scheduler.get_last_lr()[0],
     "steps": made.state.global_step, "evaluated": watch.evaluated}}))
+# Whoever leaves first would take the other's connection along, and gloo's threads with it.
+torch.distributed.barrier()
+torch.distributed.destroy_process_group()
 """
 
 
