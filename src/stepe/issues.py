@@ -69,16 +69,20 @@ def flags(ledger: Ledger, labels: Tensor, noise: Estimate | None = None) -> Tens
     for nobody teaches it any more; a wrong label was contradicted all along.
     """
     if noise is not None:
-        right = probability_right(ledger["guess"], labels, noise).nan_to_num(nan=0.0)
-        chosen = torch.zeros_like(ledger["dropped"])
-        order = torch.argsort(torch.where(ledger["dropped"], right, torch.inf), stable=True)
-        chosen[order[: round(noise.rate * ledger.n)]] = True
-        return chosen & ledger["dropped"] & ((right < 0.5) | (not noise.is_vague))
+        return _least_likely(probability_right(ledger["guess"], labels, noise), ledger["dropped"], noise)
     margin = ledger["margin"]
     share = CONTRADICTED_NUMBERS if "output" in ledger.columns else CONTRADICTED
     often = ledger["times_contradicted"] >= share * ledger["times_probed"]
     # Without logits there is no prediction to disagree with: the drop alone has to do.
     return ledger["dropped"] & (((margin < 0) & often) | torch.isnan(margin))
+
+
+def _least_likely(right: Tensor, dropped: Tensor, noise: Estimate) -> Tensor:
+    right = right.nan_to_num(nan=0.0)
+    order = torch.argsort(torch.where(dropped, right, torch.inf), stable=True)
+    chosen = torch.zeros_like(dropped)
+    chosen[order[: round(noise.rate * len(right))]] = True
+    return chosen & dropped & ((right < 0.5) | (not noise.is_vague))
 
 
 def training_table(
@@ -94,11 +98,13 @@ def training_table(
     Where the samples have groups, ``group`` is one more column.
     """
     trust, prediction, confidence = ledger["trust"], ledger["prediction"], ledger["confidence"]
-    flagged = flags(ledger, labels, noise)
-    if noise is not None:
+    if noise is None:
+        flagged = flags(ledger, labels)
+    else:
         given = labels.to(ledger.device)[:, None]
         likely = posterior(ledger["guess"], labels, noise)
         trust = likely.gather(1, given).squeeze(1)
+        flagged = _least_likely(trust, ledger["dropped"], noise)
         # Whoever is pointed to a label wants to know what else it could be.
         confidence, prediction = torch.where(flagged[:, None], likely.scatter(1, given, 0.0), likely).max(1)
     seen = Observation(

@@ -10,8 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,20 +17,12 @@ import pytest
 
 import stepe
 import stepe.cli
+from command import Ended
 from stepe import Run
 from stepe.methods import EVERY_METHOD
 from stepe.run import RunFolder
 
 COMMANDS = [command.name or command.callback.__name__ for command in stepe.cli.app.app.registered_commands]
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A command that is over."""
-
-    code: int
-    out: str
-    err: str
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -56,21 +46,6 @@ def _elsewhere(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("FORCE_COLOR", "PY_COLORS", "NO_COLOR", "GITHUB_ACTIONS"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def call(monkeypatch, capsys) -> Callable[..., Ended]:
-    """A command in this process, which is quicker."""
-
-    def call(*words: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["stepe", *words])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            stepe.cli.main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return call
 
 
 @pytest.fixture

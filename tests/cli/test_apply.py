@@ -2,7 +2,6 @@
 
 import csv
 import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import stepe.cli
+from command import Ended
 from stepe import Run
 
 CLEAN = "clean points.csv --label =kind --features a,b,c --rho-max 0.2 --probe in-sample --epochs 3 --device cpu -q"
@@ -24,16 +23,8 @@ def _elsewhere(tmp_path, monkeypatch) -> None:
 
 
 @pytest.fixture
-def call(monkeypatch, capsys) -> Callable[[str], tuple[int, str, str]]:
-    def call(line: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["stepe", *shlex.split(line)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            stepe.cli.main()
-        out, err = capsys.readouterr()
-        return ended.value.code, out, err
-
-    return call
+def call(call) -> Callable[[str], Ended]:
+    return lambda line: call(*shlex.split(line))
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """``stepe cleaned`` and ``stepe export``: where they write and what they print."""
 
 import json
-import sys
 
 import pytest
 
@@ -14,20 +13,6 @@ def run(tmp_path_factory) -> stepe.Run:
     """Digits with planted noise, which leaves suspects to be had."""
     out = tmp_path_factory.mktemp("runs") / "digits"
     return stepe.clean("digits", compare=False, epochs=3, out=out, device="cpu")
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """A command in this process; returns its exit code and what it printed."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["stepe", *words])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            stepe.cli.main()
-        return ended.value.code, *capsys.readouterr()
-
-    return call
 
 
 @pytest.mark.parametrize("option", [(), ("--drop",), ("--relabel",)])

@@ -1,6 +1,6 @@
 """``stepe clean`` and ``stepe predict`` on people's own data."""
 
-import sys
+import shlex
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import stepe.cli
+from command import Ended
 from stepe import Run
 
 
@@ -19,16 +19,8 @@ def _elsewhere(tmp_path, monkeypatch) -> None:
 
 
 @pytest.fixture
-def call(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
-    def call(line: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["stepe", *line.split()])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            stepe.cli.main()
-        out, err = capsys.readouterr()
-        return ended.value.code, out, err
-
-    return call
+def call(call) -> Callable[[str], Ended]:
+    return lambda line: call(*shlex.split(line))
 
 
 @pytest.fixture

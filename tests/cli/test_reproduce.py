@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from torch import nn
 
 import stepe
 import stepe.cli
+from command import Ended
 from stepe.paper import grid, runner
 from stepe.paper.numbers import METHOD_TITLES
 from stepe.training import Training
@@ -20,15 +21,6 @@ from tiny_cifar import make_sets
 
 TABLES = {"main", "noise", "per-seed", "cifar10n"}
 FIGURES = {"convergence", "dynamics", "seed-band", "cifar10n"}
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A command that is over."""
-
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture(scope="module")
@@ -48,18 +40,8 @@ def _elsewhere(tmp_path, monkeypatch) -> None:
 
 
 @pytest.fixture
-def call(monkeypatch, capsys) -> Callable[..., Ended]:
-    """The command in this process, which is quicker."""
-
-    def call(*words: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["stepe", "reproduce", *words])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            stepe.cli.main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return call
+def call(call) -> Callable[..., Ended]:
+    return partial(call, "reproduce")
 
 
 @pytest.fixture

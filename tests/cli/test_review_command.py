@@ -3,24 +3,18 @@
 import socket
 import sys
 import types
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-import stepe.cli
+from command import Ended
 from made_run import make_run
 
 
 @pytest.fixture
-def call(monkeypatch, capsys):
-    def call(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["stepe", "review", *words])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            stepe.cli.main()
-        out, err = capsys.readouterr()
-        return ended.value.code, out, err
-
-    return call
+def call(call) -> Callable[..., Ended]:
+    return partial(call, "review")
 
 
 @pytest.fixture

@@ -7,44 +7,17 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from shrinking import Recorded
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import stepe
+from jittered import Jittered
 from stepe import InputError, RunError, StepE
 from stepe.engine.rate import cosine
 from stepe.issues import COLUMNS
 
 EPOCHS, BATCH = 5, 16
-
-
-class Counted(Dataset[tuple[Tensor, int]]):
-    """Counts, in memory that workers share, how often each sample is fetched."""
-
-    def __init__(self, x: Tensor, y: Tensor):
-        self.x, self.y = x, y
-        self.fetched = torch.zeros(len(x), dtype=torch.int64).share_memory_()
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        self.fetched[index] += 1
-        return self.x[index], int(self.y[index])
-
-
-class Jittered(Dataset[tuple[Tensor, int]]):
-    """Random transforms as people write them: from whichever global generator is at hand."""
-
-    def __init__(self, x: Tensor, y: Tensor):
-        self.x, self.y = x, y
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        noise = 0.1 * torch.randn(self.x.shape[1]) + float(np.random.normal(0, 0.1)) + random.gauss(0, 0.1)  # noqa: NPY002
-        return self.x[index] + noise, int(self.y[index])
 
 
 class Numbered(Dataset[tuple[Tensor, int, int]]):
@@ -141,7 +114,7 @@ def test_workers_change_nothing(blobs, bits):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_dropped_samples_are_not_fetched_for_training(blobs, model, workers):
     # The probe reads another data set, so that the two cannot be confused.
-    training, probed = Counted(blobs.x, blobs.given), Counted(blobs.x, blobs.given)
+    training, probed = Recorded(blobs.x, blobs.given), Recorded(blobs.x, blobs.given)
     cleaner = StepE(training, epochs=EPOCHS, rho_max=0.3, warmup=1, view="plain", plain_view=probed, labels=blobs.given)
     loader = cleaner.loader(batch_size=BATCH, num_workers=workers)
     for _ in cleaner.epochs(model):

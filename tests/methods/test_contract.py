@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 import stepe
+from jittered import Jittered
 from stepe.data.samples import TensorSamples
 from stepe.engine.eager import EagerEngine
 from stepe.engine.rate import ProgressRate, constant
@@ -78,20 +79,6 @@ def same_ledger(one: Ledger, other: Ledger) -> bool:
         torch.equal(torch.nan_to_num(columns[name].double(), nan=-7), torch.nan_to_num(others[name].double(), nan=-7))
         for name in columns
     )
-
-
-class Jittered(Dataset[tuple[Tensor, int]]):
-    """Random transforms as people write them: from whichever global generator is at hand."""
-
-    def __init__(self, x: Tensor, y: Tensor):
-        self.x, self.y = x, y
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        noise = 0.1 * torch.randn(self.x.shape[1]) + float(np.random.normal(0, 0.1)) + random.gauss(0, 0.1)  # noqa: NPY002
-        return self.x[index] + noise, int(self.y[index])
 
 
 class Recording(Dataset[tuple[Tensor, int]]):

@@ -24,6 +24,7 @@ from stepe.noise_rate import Estimate
 from stepe.plan import Plan
 from stepe.probe import check_losses
 from stepe.schedule import default_warmup
+from stepe.selection import protect, select
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 """(outputs, targets) -> one loss per sample"""
@@ -152,6 +153,20 @@ class Method(ABC):
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """Which samples train this epoch. Everything, unless a method says otherwise."""
         return Plan(epoch, self.task.epochs, torch.ones(self.task.n, dtype=torch.bool), self.task.seed)
+
+    def keep_lowest(self, epoch: int, scores: Tensor, drop_fraction: float) -> Plan:
+        """An epoch on the samples with the lowest scores, and on those whose label was checked."""
+        scores, drop_fraction = protect(scores, drop_fraction, self.task.trusted)
+        chosen = select(scores, drop_fraction)
+        return Plan(
+            epoch,
+            self.task.epochs,
+            chosen.kept,
+            self.task.seed,
+            drop_fraction=drop_fraction,
+            cut=chosen.cut,
+            nonfinite=chosen.nonfinite,
+        )
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Turn a batch into a scalar. Must not read values back to the host, so that a CUDA graph can hold it."""

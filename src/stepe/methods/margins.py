@@ -20,7 +20,6 @@ from stepe.methods.robust_loss import check_logits
 from stepe.noise_rate import CAP, resolve_drop_max
 from stepe.plan import Plan
 from stepe.probe import margins
-from stepe.selection import protect, select
 
 
 @dataclass
@@ -60,17 +59,7 @@ class Margins(Plain):
         scores = self._scores(ledger)
         # Where most margins are negative, hardly anything was learned: they are no reason to leave everything out.
         share = min(CAP, float((scores > 0).double().mean())) if self._drop_max is None else self._drop_max
-        scores, drop_fraction = protect(scores, share, self.task.trusted)
-        chosen = select(scores, drop_fraction)
-        return Plan(
-            epoch,
-            self.task.epochs,
-            chosen.kept,
-            self.task.seed,
-            drop_fraction=drop_fraction,
-            cut=chosen.cut,
-            nonfinite=chosen.nonfinite,
-        )
+        return self.keep_lowest(epoch, scores, share)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """The criterion's; the margins are by the way."""

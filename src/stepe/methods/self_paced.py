@@ -7,7 +7,6 @@ from stepe.errors import InputError
 from stepe.ledger import Ledger
 from stepe.methods.base import Method, Task, View
 from stepe.plan import Plan
-from stepe.selection import protect, select
 
 
 @dataclass
@@ -39,14 +38,4 @@ class SelfPaced(Method):
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """The samples with the lowest losses."""
-        scores, drop_fraction = protect(ledger["score"], 1 - self.keep_fraction(epoch), self.task.trusted)
-        chosen = select(scores, drop_fraction)
-        return Plan(
-            epoch,
-            self.task.epochs,
-            chosen.kept,
-            self.task.seed,
-            drop_fraction=drop_fraction,
-            cut=chosen.cut,
-            nonfinite=chosen.nonfinite,
-        )
+        return self.keep_lowest(epoch, ledger["score"], 1 - self.keep_fraction(epoch))
