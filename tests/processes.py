@@ -1,7 +1,10 @@
 """Real processes for tests of runs that are spread over several of them."""
 
 import multiprocessing
+import os
 import pickle
+import subprocess
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -13,6 +16,23 @@ import torch
 import torch.distributed as dist
 
 TIMEOUT = timedelta(seconds=60)
+SOURCE = Path(__file__).parents[1] / "src"
+
+
+def printed_by(script: Path, folder: Path, processes: int = 0) -> str:
+    """What a script prints, by itself or in so many processes of torchrun; it must end well."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes else []
+    done = subprocess.run(
+        [sys.executable, *launcher, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
 
 
 class Processes:

@@ -1,29 +1,13 @@
 """The examples of the integrations run, in as many processes as they say, and find the wrong labels."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from processes import printed_by
+
 ROOT = Path(__file__).parents[2]
-
-
-def printed_by(name: str, processes: int, folder: Path) -> str:
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes else []
-    done = subprocess.run(
-        [sys.executable, *launcher, str(ROOT / "examples" / name)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
 
 
 @pytest.mark.slow
@@ -40,7 +24,7 @@ def printed_by(name: str, processes: int, folder: Path) -> str:
 )
 def test_an_example_trains_and_finds_the_wrong_labels(tmp_path, name, processes, needs):
     pytest.importorskip(needs)
-    printed = printed_by(name, processes, tmp_path)
+    printed = printed_by(ROOT / "examples" / name, tmp_path, processes)
     if processes:
         assert f"{processes} processes" in printed
     assert float(re.search(r"test accuracy ([\d.]+)%", printed)[1]) > 88

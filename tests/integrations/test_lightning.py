@@ -1,8 +1,6 @@
 """Step-E under a real Lightning trainer, while the kept set shrinks to 40%."""
 
 import json
-import os
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -15,6 +13,7 @@ from shrinking import BATCH, EPOCHS, KEPT, SHRINKS, N, Recorded, assert_trained,
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from processes import printed_by
 from stepe import InputError
 from stepe.plan import batch_sizes
 
@@ -321,15 +320,7 @@ def test_two_processes_share_the_kept_samples(tmp_path, length):
     script = tmp_path / "run.py"
     paths = [str(ROOT / "src"), str(Path(__file__).parent), str(ROOT / "tests")]
     script.write_text(DISTRIBUTED.format(paths=paths, folder=str(tmp_path), length=length))
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    printed_by(script, tmp_path)
     first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2))
     assert first["world"] == second["world"] == 2
     assert first["dropped"] == second["dropped"]

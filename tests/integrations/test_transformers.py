@@ -1,8 +1,6 @@
 """Step-E under a real transformers trainer, while the kept set shrinks to 40%."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from shrinking import BATCH, EPOCHS, KEPT, N, assert_trained
 from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 
+from processes import printed_by
 from stepe import InputError
 from stepe.plan import batch_sizes
 
@@ -251,15 +250,7 @@ def test_two_processes_share_the_kept_samples(tmp_path, length):
     script = tmp_path / "run.py"
     paths = [str(ROOT / "src"), str(Path(__file__).parent), str(ROOT / "tests")]
     script.write_text(DISTRIBUTED.format(paths=paths, folder=str(tmp_path), length=length))
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    printed_by(script, tmp_path, processes=2)
     first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2))
     assert first["world"] == second["world"] == 2
     assert first["kept"] == second["kept"]
