@@ -221,6 +221,7 @@ def begin(
             forward=forward,
             amp=amp,
             ranks=ranks,
+            averaging=method.averaging,
         )
 
     untrained = model if probe == "in-sample" else copy.deepcopy(model)
@@ -296,7 +297,7 @@ def _run(
         }
         if truth is not None:
             row |= asdict(detection(ledger["dropped"], truth.noisy))
-            row["auroc"] = auroc(ledger["score"], truth.noisy) if probed else None
+            row["auroc"] = auroc(method.scores(ledger), truth.noisy) if probed else None
         if test is not None:
             seen = engine.judge(*test)
             yield engine.mark()
@@ -311,6 +312,7 @@ def _run(
 
     yield from _probe(training)  # the last word on every sample comes from the finished model
     last_look = None if test is None else engine.judge(*test)
+    engine.hand_over()
     result = Result(training, summarise(training, truth), last_look, None if test is None else test[1])
     for observer in observers:
         observer.run_ended(result)

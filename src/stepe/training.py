@@ -171,7 +171,7 @@ def summarise(training: Training, truth: Truth | None) -> dict[str, Any]:
     if truth is not None:
         summary["noise"] = {
             "noisy": int(truth.noisy.sum()),
-            "auroc": auroc(ledger["score"], truth.noisy),
+            "auroc": auroc(training.method.scores(ledger), truth.noisy),
             "dropped": asdict(detection(dropped, truth.noisy)),
             "flagged": asdict(detection(flagged, truth.noisy)),
         }

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from stepe.averaging import Average
 from stepe.data.samples import Samples
 from stepe.engine.rate import Rate
 from stepe.engine.steps import Awaitable, Steps, exhaust
@@ -45,6 +46,7 @@ class EagerEngine:
         forward: ModelForward | None = None,
         amp: str | None = None,
         ranks: Ranks | None = None,
+        averaging: float = 0.0,
     ):
         if not model.training:  # once, here: a module that its owner froze afterwards stays frozen
             model.train()
@@ -58,13 +60,20 @@ class EagerEngine:
         self._amp = None if amp is None else AMP_TYPES[amp]
         # Only float16 underflows; a scaler that is off passes everything through.
         self.scaler = torch.amp.GradScaler(device.type, enabled=amp == "fp16")
+        # In epochs, so that it means the same for little and for much data.
+        self.average = Average(model, averaging * task.n / batch_size) if averaging else None
 
-    def forward(self, x: Any) -> Tensor:
-        """Outputs of the model, in full precision whatever they were computed in."""
+    @property
+    def judge_model(self) -> nn.Module:
+        """The model that is probed and tested: the one in training, or the average of its weights."""
+        return self.model if self.average is None else self.average.model
+
+    def forward(self, x: Any, model: nn.Module | None = None) -> Tensor:
+        """Outputs of the model in training, or another, in full precision whatever they were computed in."""
         # No cache of cast weights: inside a graph it would outlive the step.
         amp = torch.autocast(self.device.type, self._amp, cache_enabled=False) if self._amp else nullcontext()
         with amp:
-            outputs = self._forward(self.model, x)
+            outputs = self._forward(self.model if model is None else model, x)
         check_outputs(outputs)
         return outputs.float() if outputs.dtype in AMP_TYPES.values() else outputs
 
@@ -106,11 +115,11 @@ class EagerEngine:
 
         def judge(batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor | None, Tensor | None]:
             x, y = batch
-            outputs = self.forward(x)
+            outputs = self.forward(x, self.judge_model)
             return self.task.criterion(outputs, y), outputs if self.task.can_read(outputs) else None, y
 
         seen = probe(
-            self.model,
+            self.judge_model,
             batches(),
             sum(map(len, parts)),
             judge,
@@ -125,9 +134,9 @@ class EagerEngine:
         """Judge a few samples, so that what does not fit together is found before anything is written."""
         part = torch.arange(min(len(self.samples), 4))
         stream = Stream.named(self.task.seed, "try out")
-        with evaluating(self.model), seeded(stream, self.device):
+        with evaluating(self.judge_model), seeded(stream, self.device):
             for x in self.samples.fetch([part], stream, "augmented"):
-                outputs = self.forward(to_device(x, self.device))
+                outputs = self.forward(to_device(x, self.device), self.judge_model)
                 check_losses(self.task.criterion(outputs, self.task.labels[part].to(self.device)), len(part))
 
     def train(self, plan: Plan, method: Method) -> float:
@@ -158,17 +167,26 @@ class EagerEngine:
             self.learning_rate = float(self.optimizer.param_groups[0]["lr"])
             self.rate.after_step((plan.epoch + (share.step + 1) / len(shares)) / plan.epochs)
             yield None
-        self.bring_together(method, shares)
+        self.end_epoch(plan, method, shares)
         return float(self.ranks.mean(total)) / sum(share.size for share in shares)
 
     def shares(self, plan: Plan) -> list[Share]:
         """This rank's share of every batch."""
         return plan.batches(self.batch_size, rank=self.ranks.rank, world=self.ranks.world)
 
-    def bring_together(self, method: Method, shares: list[Share]) -> None:
-        """What every rank learned of the samples it has seen, after an epoch, besides the weights."""
+    def end_epoch(self, plan: Plan, method: Method, shares: list[Share]) -> None:
+        """Bring together what every rank learned of the samples it has seen, besides the weights."""
         self.ranks.broadcast(self.model.buffers())
+        if self.average is not None:
+            if plan.epoch == 0:  # what the weights were on the way here is not worth remembering
+                self.average.restart()
+            self.ranks.broadcast(self.average.model.buffers())
         self.ranks.exchange(method.written(), [share.index for share in shares])
+
+    def hand_over(self) -> None:
+        """The run is over: the model is what was probed and tested."""
+        if self.average is not None:
+            self.average.hand_over()
 
     def draws(self, epoch: int, step: int) -> Stream:
         """What dropout and its like draw in a step: on each rank something else."""
@@ -183,6 +201,8 @@ class EagerEngine:
         self.ranks.average_gradients(self.model)
         self.scaler.step(self.optimizer)
         self.scaler.update()
+        if self.average is not None:
+            self.average.update()
         return loss.detach()
 
     def state_dict(self) -> dict[str, Any]:
@@ -191,6 +211,7 @@ class EagerEngine:
             "optimizer": self.optimizer.state_dict(),
             "rate": self.rate.state_dict(),
             "scaler": self.scaler.state_dict(),
+            **({} if self.average is None else {"average": self.average.state_dict()}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -203,6 +224,8 @@ class EagerEngine:
             group.update(way)
         self.rate.load_state_dict(state["rate"])
         self.scaler.load_state_dict(state["scaler"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
 
 
 def check_outputs(outputs: Any) -> None:

@@ -119,7 +119,7 @@ class ResidentEngine(EagerEngine):
         # A step leaves its own rate behind; a scheduler goes on from the one it set last.
         for group, rate in zip(self.optimizer.param_groups, next_rates, strict=True):
             group["lr"] = rate
-        self.bring_together(method, shares)
+        self.end_epoch(plan, method, shares)
         yield self.mark()
         return float(self.ranks.mean(epoch.total)) / sum(share.size for share in shares)
 
@@ -245,6 +245,8 @@ class ResidentEngine(EagerEngine):
         loss.backward()  # type: ignore[no-untyped-call]
         self.ranks.average_gradients(self.model)
         self.optimizer.step()
+        if self.average is not None:
+            self.average.update()
         with torch.no_grad():
             write_rows(self.train_losses, index, self.task.criterion(outputs[0].detach(), y))
             epoch.total += loss.detach() * size
@@ -307,7 +309,8 @@ class ResidentEngine(EagerEngine):
             if isinstance(value, Tensor)
         ]
         counters = [epoch.cursor, epoch.step, epoch.total, self.train_losses]
-        return [*self.model.parameters(), *self.model.buffers(), *method.written(), *counters, *state]
+        average = [] if self.average is None else self.average.tensors()
+        return [*self.model.parameters(), *self.model.buffers(), *average, *method.written(), *counters, *state]
 
 
 @contextmanager

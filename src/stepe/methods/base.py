@@ -119,6 +119,8 @@ class Method(ABC):
     """whether other models may judge its samples; of no use to a method that hardly probes"""
     view: View = "augmented"
     """which images the probe sees"""
+    averaging: float = 0.0
+    """epochs over which weights are averaged for the model that is probed and tested; 0: it is the one in training"""
     warmup_epochs: int = 0
     """epochs before the method may drop anything"""
     seconds_before: float = 0.0
@@ -153,6 +155,10 @@ class Method(ABC):
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """Which samples train this epoch. Everything, unless a method says otherwise."""
         return Plan(epoch, self.task.epochs, torch.ones(self.task.n, dtype=torch.bool), self.task.seed)
+
+    def scores(self, ledger: Ledger) -> Tensor:
+        """How suspicious each label is to this method; the paper's measure is the loss."""
+        return ledger["score"]
 
     def keep_lowest(self, epoch: int, scores: Tensor, drop_fraction: float) -> Plan:
         """An epoch on the samples with the lowest scores, and on those whose label was checked."""

@@ -1,0 +1,57 @@
+"""Averaged weights: a model that is the running mean of another one's weights over its last steps.
+
+It swings less than the model in training and is a better judge of the labels, at no cost but a copy of the weights
+(Polyak and Juditsky, 1992; as a *mean teacher*, Tarvainen and Valpola, 2017).
+"""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Average:
+    """The running mean of a model's weights, and of what its layers remember, such as BatchNorm's statistics."""
+
+    def __init__(self, model: nn.Module, steps: float):
+        self.model = copy.deepcopy(model).requires_grad_(False)
+        self._source, self._weight = model, 1 / max(1.0, steps)
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take in the weights after a step. Reads nothing back to the host, so that a CUDA graph can hold it."""
+        means, now = self.tensors(), _state(self._source)
+        fractions = [place for place, mean in enumerate(means) if mean.is_floating_point()]
+        torch._foreach_lerp_([means[place] for place in fractions], [now[place] for place in fractions], self._weight)
+        for mean, value in zip(means, now, strict=True):
+            if not mean.is_floating_point():  # counters
+                mean.copy_(value)
+
+    @torch.no_grad()
+    def restart(self) -> None:
+        """Forget what was: the mean is what the weights are now."""
+        for mean, value in zip(self.tensors(), _state(self._source), strict=True):
+            mean.copy_(value)
+
+    @torch.no_grad()
+    def hand_over(self) -> None:
+        """Give the model the mean for its weights, when the training is over."""
+        for value, mean in zip(_state(self._source), self.tensors(), strict=True):
+            value.copy_(mean)
+
+    def tensors(self) -> list[Tensor]:
+        """All that an update writes."""
+        return _state(self.model)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The averaged weights."""
+        return self.model.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take them up."""
+        self.model.load_state_dict(state)
+
+
+def _state(model: nn.Module) -> list[Tensor]:
+    return [tensor.detach() for tensor in (*model.parameters(), *model.buffers())]
