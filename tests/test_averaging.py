@@ -78,9 +78,8 @@ def test_a_run_hands_back_the_model_that_was_tested(engine):
         accuracy = float((model.eval()(x).argmax(1) == y).double().mean())
     assert accuracy == pytest.approx(result.summary["test_accuracy"])
     last = result.training.engine.average
-    assert last is not None and all(
-        torch.equal(value, last.model.state_dict()[name]) for name, value in model.state_dict().items()
-    )
+    assert last is not None
+    assert all(torch.equal(value, last.model.state_dict()[name]) for name, value in model.state_dict().items())
 
 
 def test_averaging_changes_what_is_probed_and_not_what_is_trained():

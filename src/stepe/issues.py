@@ -69,7 +69,8 @@ def flags(ledger: Ledger, labels: Tensor, noise: Estimate | None = None) -> Tens
     for nobody teaches it any more; a wrong label was contradicted all along.
     """
     if noise is not None:
-        return _least_likely(probability_right(ledger["guess"], labels, noise), ledger["dropped"], noise)
+        right = probability_right(ledger["guess"], labels, noise).to(ledger.device)
+        return _least_likely(right, ledger["dropped"], noise)
     margin = ledger["margin"]
     share = CONTRADICTED_NUMBERS if "output" in ledger.columns else CONTRADICTED
     often = ledger["times_contradicted"] >= share * ledger["times_probed"]
@@ -102,7 +103,7 @@ def training_table(
         flagged = flags(ledger, labels)
     else:
         given = labels.to(ledger.device)[:, None]
-        likely = posterior(ledger["guess"], labels, noise)
+        likely = posterior(ledger["guess"], labels, noise).to(ledger.device)
         trust = likely.gather(1, given).squeeze(1)
         flagged = _least_likely(trust, ledger["dropped"], noise)
         # Whoever is pointed to a label wants to know what else it could be.

@@ -118,7 +118,8 @@ class Ledger:
 
     def _remember(self, name: str, new: Tensor, memory: float) -> None:
         """A running mean, for a single late probe goes stale as labels are memorised; the first probe starts it."""
-        old, new = self[name].float(), new.to(self.device)
+        old = self[name].float()
+        new = new.to(old.device)
         self[name] = torch.where(torch.isfinite(old), memory * old + (1 - memory) * new, new)
 
     def record_selection(self, kept: Tensor) -> Turnover:

@@ -1,6 +1,7 @@
 """From what is known, or can be found out, about the noise to rho_max, the largest fraction ever dropped."""
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -43,15 +44,19 @@ def drop_max_from_rate(rate: float) -> float:
     return min(CAP, float(rate) + MARGIN)
 
 
-def resolve_drop_max(rho_max: float | Literal["auto"] | None, noise_rate: float | None) -> float | None:
-    """rho_max as the user gave it, or from a known noise rate; ``None`` if it is to be found out."""
+def resolve_drop_max(
+    rho_max: float | Literal["auto"] | None,
+    noise_rate: float | None,
+    rule: Callable[[float], float] = drop_max_from_rate,
+) -> float | None:
+    """rho_max as the user gave it, or by a rule from a known noise rate; ``None`` if it is to be found out."""
     if rho_max == "auto" or (rho_max is None and noise_rate is None):
         return None
     if rho_max is not None:
         check_drop_max(rho_max)
         return float(rho_max)
     assert noise_rate is not None
-    return drop_max_from_rate(noise_rate)
+    return rule(noise_rate)
 
 
 @dataclass(frozen=True)
@@ -186,7 +191,7 @@ def confident_joint(guess: Tensor, labels: Tensor) -> Tensor:
     classes = guess.shape[1]
     given = guess.gather(1, labels[:, None]).squeeze(1)
     counts = torch.bincount(labels, minlength=classes)
-    usual = torch.zeros(classes).index_add_(0, labels, given) / counts.clamp(min=1)
+    usual = torch.zeros(classes, device=guess.device).index_add_(0, labels, given) / counts.clamp(min=1)
     # A class that nobody carries is nobody's.
     confident = (guess >= usual) & (counts > 0)
     likely = torch.where(confident, guess, -1.0).argmax(1)

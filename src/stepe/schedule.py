@@ -55,14 +55,17 @@ class Schedule:
 
     def __call__(self, epoch: int) -> float:
         """The drop fraction rho_t of an epoch."""
+        return self.drop_max * self.progress(epoch)
+
+    def progress(self, epoch: int) -> float:
+        """How far up the ramp an epoch is, from 0 to 1."""
         if epoch < self.warmup:
             return 0.0
         end = self.epochs if self.ramp_end is None else self.ramp_end
         if epoch >= end:
-            return self.drop_max
-        progress = (epoch - self.warmup) / (end - self.warmup)
+            return 1.0
         # In this order NaN comes through, and is refused.
-        return self.drop_max * min(max(self.shape(progress), 0.0), 1.0)
+        return min(max(self.shape((epoch - self.warmup) / (end - self.warmup)), 0.0), 1.0)
 
 
 def make_schedule(
@@ -110,9 +113,9 @@ def _check_fractions(schedule: Schedule, epochs: int) -> None:
             )
 
 
-def default_warmup(epochs: int) -> int:
-    """A sixth of the run, the paper's share (10 of 60)."""
-    return min(max(1, round(epochs / 6)), epochs - 1)
+def default_warmup(epochs: int, share: float = 1 / 6) -> int:
+    """A sixth of the run, the paper's share (10 of 60), or another."""
+    return min(max(1, round(epochs * share)), epochs - 1)
 
 
 def check_epochs(epochs: int, warmup: int) -> None:

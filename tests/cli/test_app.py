@@ -241,7 +241,10 @@ MISTAKES = {
     "unknown bundled data": ("clean bundled:nothing", "unknown bundled data set 'nothing'"),
     "no data": ("clean", "give DATA to clean"),
     "data and a run": ("clean digits --resume run", "give DATA to clean"),
-    "unknown method": ("clean digits --method magic", "unknown method 'magic'; choose one of step-e, plain"),
+    "unknown method": (
+        "clean digits --method magic",
+        "unknown method 'magic'; choose one of step-e, step-e-plus, plain",
+    ),
     "unknown method in a list": ("clean digits --method step-e,magic", "unknown method 'magic'"),
     "rho of 1": ("clean digits --rho-max 1", "rho_max is 1.0; it must be a number in [0, 1)"),
     "negative rho": ("clean digits --rho-max -0.1", "rho_max is -0.1"),

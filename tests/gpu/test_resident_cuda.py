@@ -53,6 +53,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "step-e sticky": ("step-e", {"rho_max": 0.3, "sticky": True, "memory": 0.5}),
     "truncation first-epoch": ("truncation", {"rho_max": 0.3, "threshold": "first-epoch"}),
 }
+VARIED = ["step-e", "step-e soft", "step-e-plus", "truncation", "mixup", "elr", "margins"]
+"""each with another step"""
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +142,13 @@ def fit(model: nn.Module, data: Pictures, variant: str = "step-e", engine: str =
 
 
 def make_engine(
-    kind: str, model: nn.Module, data: Pictures, *, learning_rate: float = 0.05, amp: str | None = None
+    kind: str,
+    model: nn.Module,
+    data: Pictures,
+    *,
+    learning_rate: float = 0.05,
+    amp: str | None = None,
+    averaging: float = 0.0,
 ) -> EagerEngine:
     """Both engines in one memory format."""
     device = find_device(DEVICE)
@@ -159,6 +167,7 @@ def make_engine(
         probe_batch_size=128,
         forward=scaled,
         amp=amp,
+        averaging=averaging,
     )
 
 
@@ -213,24 +222,27 @@ class States(Silent):
 def one_step(
     kind: str, model: nn.Module, data: Pictures, variant: str, epoch: int, states: list[dict[str, Any]], amp: str | None
 ) -> dict[str, Tensor]:
-    """The model after the first step of an epoch, from a given state."""
-    engine = make_engine(kind, model, data, amp=amp)
+    """The model, and its average where there is one, after the first step of an epoch, from a given state."""
     name, options = VARIANTS[variant]
     method, ledger = make_method(name, **options), Ledger(N)
+    engine = make_engine(kind, model, data, amp=amp, averaging=method.averaging)
     method.start(engine.task, ledger)
     for part, state in zip((model, engine, method, ledger), states, strict=True):
         part.load_state_dict(copy.deepcopy(state))
-    # Planned from made-up losses: a probe would add its rounding to that of the step.
-    method.observe(Observation(torch.rand(N, generator=torch.Generator().manual_seed(epoch))), ledger)
+    # Planned from a made-up probe: a real one would add its rounding to that of the step.
+    draw = torch.Generator().manual_seed(epoch)
+    loss, probability = torch.rand(N, generator=draw), torch.rand(N, CLASSES, generator=draw).softmax(1)
+    method.observe(Observation(loss, probability=probability), ledger)
     with determinism(True):
         next(engine.train_steps(method.plan(epoch, ledger), method))
     if isinstance(engine, ResidentEngine):
         assert engine._graphs
-    return on_cpu(model)
+    average = {} if engine.average is None else on_cpu(engine.average.model)
+    return on_cpu(model) | {f"average of {name}": value for name, value in average.items()}
 
 
 @pytest.mark.parametrize("amp", [None, "bf16"])
-@pytest.mark.parametrize("variant", ["step-e", "step-e soft", "truncation", "mixup", "elr", "margins", "resnet18"])
+@pytest.mark.parametrize("variant", [*VARIED, "resnet18"])
 def test_a_step_from_equal_state_is_the_eager_engines_at_three_points_of_a_run(variant, amp, pictures):
     make, data = (residual, Pictures(32)) if variant == "resnet18" else (network, pictures)
     variant = "step-e" if variant == "resnet18" else variant
@@ -464,6 +476,7 @@ def test_a_run_in_a_fleet_is_the_run_alone(amp, dropout, pictures, bits):
         {"variant": "step-e", "seed": 1, "epochs": 4},
         {"variant": "step-e soft", "seed": 2, "epochs": 5},
         {"variant": "truncation", "seed": 3, "epochs": 3, "batch_size": 64},
+        {"variant": "step-e-plus", "seed": 5, "epochs": 4},
         {"variant": "step-e", "seed": 4, "epochs": 4},
     ]
     for setting in settings:
@@ -517,12 +530,12 @@ class Ungraphed:
         self.engine._step(self.epoch, self.method, self.engine.batch_size)
 
 
-@pytest.mark.parametrize("variant", ["plain", "step-e soft", "truncation", "elr", "margins"])
+@pytest.mark.parametrize("variant", ["plain", "step-e soft", "step-e-plus", "truncation", "elr", "margins"])
 def test_capturing_leaves_no_trace(variant, pictures, monkeypatch):
     """Neither at the first step, before there are momenta, nor later, when weights ask for another graph."""
     options: dict[str, Any] = {"epochs": 4, "deterministic": True}
     captured = fit(network(), pictures, variant, **options)
-    assert graphs(captured) == (2 if "soft" in variant else 1)
+    assert graphs(captured) == (2 if variant in ("step-e soft", "step-e-plus") else 1)
     monkeypatch.setattr(ResidentEngine, "_capture", lambda engine, epoch, method: Ungraphed(engine, epoch, method))
     launched = fit(network(), pictures, variant, **options)
     torch.testing.assert_close(on_cpu(captured.model), on_cpu(launched.model), rtol=0, atol=0)
@@ -556,7 +569,7 @@ class Interrupt(Silent):
 
 
 @pytest.mark.parametrize("amp", [None, "bf16"])
-@pytest.mark.parametrize("variant", ["step-e", "step-e soft", "truncation", "mixup", "elr", "margins"])
+@pytest.mark.parametrize("variant", VARIED)
 def test_a_restored_state_goes_on_as_if_never_interrupted(variant, amp, pictures, bits):
     """The resumed run captures its graphs where the other one replays them; dropout must not notice."""
     saved = io.BytesIO()

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 import stepe
 from stepe import InputError
-from stepe.methods.mixup import blend
+from stepe.mixing import blend
 
 
 def reference(x: Tensor, target: Tensor, share: Tensor, weight: Tensor) -> float:
@@ -51,20 +51,6 @@ def test_shares_follow_the_beta_distribution_and_are_others_in_each_epoch_and_ru
         np.testing.assert_allclose(float(shares(alpha).var()), 1 / (4 * (2 * alpha + 1)), rtol=0.03)
     assert torch.equal(shares(1.0), shares(1.0))
     assert not torch.equal(shares(1.0), shares(1.0, epoch=1))
-
-
-def test_bytes_are_blended_as_numbers():
-    pixels = torch.tensor([[[0, 255]], [[200, 255]]], dtype=torch.uint8)
-    assert blend(pixels, torch.tensor([0.5, 0.25])).tolist() == [[[100.0, 255.0]], [[50.0, 255.0]]]
-
-
-@pytest.mark.parametrize(
-    ("x", "found"),
-    [(torch.zeros(2, 3, dtype=torch.int64), "int64s"), ((torch.zeros(2), torch.zeros(2)), "a tuple"), ({}, "a dict")],
-)
-def test_what_cannot_be_blended_is_refused(x, found):
-    with pytest.raises(InputError, match=f"tensor of numbers or of pixels, and these are {found}: choose another"):
-        blend(x, torch.ones(2))
 
 
 @pytest.mark.parametrize("alpha", [0.0, -1.0, float("nan")])

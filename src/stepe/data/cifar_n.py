@@ -21,6 +21,7 @@ from stepe.data import pickles
 from stepe.data.download import Remote
 from stepe.errors import InputError
 from stepe.metrics import Truth
+from stepe.randomness import Stream
 
 Pixels = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
@@ -178,6 +179,22 @@ class CifarN:
             clean_labels=self.clean_labels[:train],
             test_images=self.test_images[:test],
             test_labels=self.test_labels[:test],
+        )
+
+    def holding_out(self, share: float, seed: int) -> "CifarN":
+        """A random part of the training images in place of the test set, under the labels they were given.
+
+        For choosing settings: neither test images nor clean labels have a say.
+        """
+        order = Stream.named(seed, "hold-out").shuffle(torch.arange(len(self.labels)))
+        train, test = order[: -round(share * len(order))].sort().values, order[-round(share * len(order)) :]
+        return replace(
+            self,
+            images=self.images[train],
+            labels=self.labels[train],
+            clean_labels=self.clean_labels[train],
+            test_images=self.images[test],
+            test_labels=self.labels[test],
         )
 
     def to(self, device: torch.device) -> "CifarN":

@@ -5,7 +5,7 @@ its fold; the same method then selects what the next round's clones train on.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 class RoundwiseElimination(StepwiseElimination):
     """Step-E over a few rounds: judges that are fitted anew weigh as much as all that was said before."""
 
-    guess_memory: ClassVar[float] = 0.5
+    guess_memory = 0.5
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,14 @@ from stepe.methods.pruned import Pruned
 from stepe.methods.sce import SymmetricCrossEntropy
 from stepe.methods.self_paced import SelfPaced
 from stepe.methods.step_e import StepwiseElimination
+from stepe.methods.step_e_plus import StepEPlus
 from stepe.methods.truncation import Truncation
 
 METHODS: dict[str, type[Method]] = {
     method.name: method
     for method in (
         StepwiseElimination,
+        StepEPlus,
         Plain,
         Oracle,
         OneShot,

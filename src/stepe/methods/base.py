@@ -111,7 +111,7 @@ class Method(ABC):
     """``clean`` asks whoever prepares the data for the clean labels: only a benchmark has them"""
     needs_classes: ClassVar[bool] = False
     """whether it is for classes alone, not for numbers or marks"""
-    mixes_inputs: ClassVar[bool] = False
+    mixes_inputs: bool = False
     """whether it trains on blends of inputs, which must then be numbers that can be blended"""
     needs_probabilities: bool = False
     """whether the probe has to give the probability of every class"""
@@ -200,8 +200,8 @@ class Method(ABC):
         """Take up a saved state."""
 
 
-def resolve_warmup(warmup: int | Literal["auto"] | None, epochs: int) -> int:
-    """The warm-up a user gave, or the paper's share of the run, which is the longest that ``auto`` takes."""
+def resolve_warmup(warmup: int | Literal["auto"] | None, epochs: int, share: float = 1 / 6) -> int:
+    """The warm-up a user gave, or a share of the run, the longest that ``auto`` takes; by default the paper's."""
     if isinstance(warmup, str) and warmup != "auto":
         raise InputError(f"the warm-up is {warmup!r}; it must be a number of epochs, or 'auto'")
-    return default_warmup(epochs) if warmup is None or isinstance(warmup, str) else warmup
+    return default_warmup(epochs, share) if warmup is None or isinstance(warmup, str) else warmup

@@ -11,11 +11,13 @@ from stepe.automatic import Automatic
 from stepe.errors import InputError
 from stepe.ledger import TRUST_MEMORY, Ledger, Observation
 from stepe.methods.base import Method, Task, View, resolve_warmup
-from stepe.noise_rate import UNKNOWN, Estimate, resolve_drop_max
+from stepe.noise_rate import UNKNOWN, Estimate, drop_max_from_rate, resolve_drop_max
 from stepe.plan import Plan
 from stepe.posterior import probability_right
 from stepe.schedule import Schedule, check_epochs
 from stepe.selection import Selection, protect, select, soften
+
+SCORES = ("auto", "loss", "guess", "posterior")
 
 
 @dataclass
@@ -23,16 +25,19 @@ class Elimination(Method):
     """Keep the lowest 1 - rho_t of the scores; a subclass says when to probe and how rho_t grows."""
 
     cross_fits: ClassVar[bool] = True
-    guess_memory: ClassVar[float] = TRUST_MEMORY
+    guess_memory = TRUST_MEMORY
     """how much the running guess remembers earlier probes"""
+    warmup_share: ClassVar[float] = 1 / 6
+    """of the run, where the warm-up is not given"""
 
     rho_max: float | Literal["auto"] | None = None
     """largest fraction ever dropped; ``None``: from the known noise rate; without one, ``auto``: found out"""
     warmup: int | Literal["auto"] | None = None
     """epochs before anything is dropped; ``None``: a sixth of the run; ``auto``: until nothing is learned but noise"""
-    score: Literal["auto", "loss", "guess"] = "auto"
-    """what is ranked: the latest loss, as in the paper, or that of the running guess; ``auto``: the guess where rho_max
-    is found out or the probe is cross-fitted"""
+    score: Literal["auto", "loss", "guess", "posterior"] = "auto"
+    """what is ranked: the latest loss, as in the paper; that of the running guess; or how unlikely the label is by the
+    guess and by how labels go wrong (``stepe.posterior``). ``auto``: the last where rho_max is found out or the probe
+    is cross-fitted, else the loss"""
     softness: float = 0.0
     """down-weight instead of dropping, with this temperature in units of loss; 0 drops"""
     min_keep: float = 0.0
@@ -42,15 +47,15 @@ class Elimination(Method):
     def start(self, task: Task, ledger: Ledger) -> None:
         """Resolve rho_max and the warm-up, as far as they are known."""
         super().start(task, ledger)
-        self.warmup_epochs = resolve_warmup(self.warmup, task.epochs)
+        self.warmup_epochs = resolve_warmup(self.warmup, task.epochs, self.warmup_share)
         check_epochs(task.epochs, self.warmup_epochs)
         if not 0 <= self.min_keep <= 1:
             raise InputError(f"min_keep is {self.min_keep!r}; it must be a share in [0, 1]")
         if not self.softness >= 0:
             raise InputError(f"softness is {self.softness!r}; it must be 0 (drop) or a positive number of loss units")
-        if self.score not in ("auto", "loss", "guess"):
-            raise InputError(f"score is {self.score!r}; choose auto, loss or guess")
-        drop_max = resolve_drop_max(self.rho_max, task.noise_rate)
+        if self.score not in SCORES:
+            raise InputError(f"score is {self.score!r}; choose one of {', '.join(SCORES)}")
+        drop_max = resolve_drop_max(self.rho_max, task.noise_rate, self.drop_max_for)
         self.automatic = Automatic(finds_rate=drop_max is None, finds_warmup=self.warmup == "auto")
         if self.automatic and self.warmup_epochs < 1:
             raise InputError(
@@ -59,11 +64,10 @@ class Elimination(Method):
             )
         if task.kind != "classes":
             self._check_targets(drop_max)
-        by_guess = self.automatic.finds_rate or task.reach != "in-sample"
-        self.uses_guess = self.score == "guess" or (self.score == "auto" and by_guess)
-        self.needs_probabilities = self.uses_guess or self.automatic.finds_rate
+        self.ranks_by = self.resolve_score()
+        self.needs_probabilities = self.keeps_guess
         if self.needs_probabilities:
-            ledger.add_column("guess", torch.float16, float("nan"), width=task.classes)
+            ledger.add_column("guess", torch.float16, float("nan"), width=task.classes, device=task.device)
         self._take_drop_max(0.0 if drop_max is None else drop_max)
 
     def _check_targets(self, drop_max: float | None) -> None:
@@ -73,13 +77,28 @@ class Elimination(Method):
                 f"how many labels are wrong can be estimated for classes alone, and these are {self.task.kind}: give "
                 "rho_max, the largest share to drop, or noise_rate, the share that is wrong"
             )
-        if self.score == "guess" or self.task.reach != "in-sample":
+        if self.score in ("guess", "posterior") or self.task.reach != "in-sample":
             raise InputError(
                 f"a running guess and a cross-fitted probe need classes, and these labels are {self.task.kind}: use "
                 "score='loss' and probe='in-sample'"
             )
         if self.min_keep > 0 and self.task.groups is None:
             raise InputError(f"min_keep protects classes, and these labels are {self.task.kind}: give groups too")
+
+    def resolve_score(self) -> str:
+        """What ``auto`` stands for."""
+        if self.score != "auto":
+            return self.score
+        return "posterior" if self.automatic.finds_rate or self.task.reach != "in-sample" else "loss"
+
+    @property
+    def keeps_guess(self) -> bool:
+        """Whether anything is made of the running guess."""
+        return self.ranks_by != "loss" or self.automatic.finds_rate
+
+    def drop_max_for(self, rate: float | Estimate) -> float:
+        """The most to drop, with so many labels wrong: a margin more, as in the paper."""
+        return rate.drop_max if isinstance(rate, Estimate) else drop_max_from_rate(rate)
 
     def _take_drop_max(self, drop_max: float) -> None:
         self.drop_max = drop_max
@@ -89,6 +108,11 @@ class Elimination(Method):
     def first_probe(self) -> int:
         """The epoch before which no probe is needed; where something is to be found out, the warm-up is probed too."""
         return 1 if self.automatic else self.warmup_epochs
+
+    @property
+    def remembers_from(self) -> int:
+        """The epoch from which guesses are averaged: what a model thought before is not worth remembering."""
+        return self.warmup_epochs
 
     @property
     def smoothing(self) -> float:
@@ -107,8 +131,7 @@ class Elimination(Method):
                 "rho_max='auto' and the running guess need logits of shape (batch, classes) from the model; "
                 "give rho_max as a number"
             )
-        # What a model thought in its first epochs is not worth remembering.
-        learned = self.interval * int(ledger["times_probed"].max()) >= self.warmup_epochs - self.first_probe
+        learned = self.interval * int(ledger["times_probed"].max()) >= self.remembers_from - self.first_probe
         ledger.record_probe(seen, memory=self.smoothing, trust_memory=self.guess_memory if learned else 0.0)
         self.automatic.note(seen)
 
@@ -118,7 +141,7 @@ class Elimination(Method):
             self.warmup_epochs = epoch
             self._take_drop_max(self.drop_max)
         if epoch >= self.warmup_epochs and self.automatic.finds_rate:
-            self._take_drop_max(self.automatic.rate(ledger, self.task.labels).drop_max)
+            self._take_drop_max(self.drop_max_for(self.automatic.rate(ledger, self.task.labels)))
 
     def noise(self, ledger: Ledger) -> Estimate | None:
         """The known rate, or the estimate: the margin above it is for the training alone."""
@@ -144,10 +167,18 @@ class Elimination(Method):
 
     def scores(self, ledger: Ledger) -> Tensor:
         """What the selection ranks by."""
-        if not self.uses_guess:
+        if self.ranks_by == "loss":
             return ledger["score"]
-        right = probability_right(ledger["guess"], self.task.labels, self.noise(ledger) or UNKNOWN)
-        return -right.clamp(min=torch.finfo(torch.float32).tiny).log()
+        guess, labels = self.guess(ledger), self.task.labels
+        if self.ranks_by == "posterior":
+            right = probability_right(guess, labels, self.noise(ledger) or UNKNOWN)
+        else:
+            right = guess.gather(1, labels.to(guess.device)[:, None]).squeeze(1)
+        return -right.clamp(min=torch.finfo(torch.float32).tiny).log().to(ledger.device)
+
+    def guess(self, ledger: Ledger) -> Tensor:
+        """What the running guess says of every sample (n x classes)."""
+        return ledger["guess"].float()
 
     def select(self, drop_fraction: float, ledger: Ledger) -> Selection:
         """The selection rule on the scores, with the group floor if one is set."""

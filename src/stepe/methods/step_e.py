@@ -50,8 +50,13 @@ class StepwiseElimination(Elimination):
             drop_max=drop_max,
             epochs=self.task.epochs,
             warmup=self.warmup_epochs,
-            ramp_end=self.ramp_end,
+            ramp_end=self.last_of_ramp,
         )
+
+    @property
+    def last_of_ramp(self) -> int | None:
+        """The epoch at which rho_max is reached, if it is not left to the schedule."""
+        return self.ramp_end
 
     def wants_probe(self, epoch: int) -> bool:
         """After the warm-up, and where something is to be found out, before too; every so many epochs."""

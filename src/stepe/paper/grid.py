@@ -29,6 +29,7 @@ class Cell:
     """result file it belongs to"""
     data: str
     labels: str
+    """a column of labels that people gave, or noise that is planted on the clean ones: ``symmetric:0.5``"""
     method: str
     """as the paper's tables call it"""
     seed: int
@@ -36,21 +37,28 @@ class Cell:
     variant: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     """of the method, beyond the paper's own setting"""
+    training: dict[str, Any] = field(default_factory=dict)
+    """of ``fit``, beyond the paper's own setting"""
     epochs: int = EPOCHS
-    warmup: int = WARM_UP
+    warmup: int | None = WARM_UP
+    """``None``: the method's own"""
+    held_out: float = 0.0
+    """share of the training images that takes the place of the test set, to choose settings by"""
 
     @property
     def key(self) -> str:
         """A name for the run's own file."""
         parts = [self.data, self.labels, self.method, str(self.seed), self.stem, self.variant or "paper"]
+        if self.held_out:
+            parts.append("hold-out")
         if self.epochs != EPOCHS:
             parts.append(f"{self.epochs} epochs")  # else a short run would pass for the long one
-        return "-".join(part.replace("=", "").replace(" ", "_").replace("/", "_") for part in parts)
+        return "-".join(part.replace("=", "").replace(" ", "_").replace("/", "_").replace(":", "") for part in parts)
 
     @property
     def timed(self) -> bool:
         """Whether the run must be alone on the device, so that its times mean something."""
-        return self.file == "cifar100n" and self.seed == TIMED_SEED
+        return self.file == "cifar100n" and self.seed == TIMED_SEED and self.variant is None
 
     def describe(self) -> dict[str, Any]:
         """What identifies the run in a result file."""

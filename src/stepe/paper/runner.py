@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from stepe import checkpoint
 from stepe.data import cifar_n
 from stepe.data.augment import CropFlip, Normalised
 from stepe.data.cifar_n import CifarN
+from stepe.data.noise import Noise
 from stepe.engine.fleet import run_together
 from stepe.environment import commit, describe_environment
 from stepe.files import sweep, write_text
 from stepe.fit import Job, begin
+from stepe.methods import method_class
 from stepe.models.resnet import Stem, resnet18
 from stepe.paper.grid import IDENTITY, METHODS, Cell
 from stepe.randomness import Stream, seeded
@@ -30,7 +33,9 @@ from stepe.training import Observer, Result, Row, Silent, Training
 BATCH = 128
 PROBE_BATCH = 5000
 LARGEST_FLEET = 18
-FILTERS = ("self-paced", "one-shot", "step-e")
+PAIRS = {9: 1, 2: 0, 3: 5, 5: 3, 4: 7}
+"""classes of CIFAR-10 that resemble another: truck -> automobile, bird -> airplane, cat <-> dog, deer -> horse"""
+FILTERS = ("self-paced", "one-shot", "step-e", "step-e-plus")
 """methods that filter samples: the others have no noise detection to report"""
 
 Engine = Literal["resident", "compiled"]
@@ -56,8 +61,32 @@ class Bench:
 
     def load(self, cell: Cell) -> CifarN:
         """The data of a cell, its images on the device."""
-        data = cifar_n.load(f"{cell.data}:{cell.labels}", self.data_dir)
-        return data.first(self.train_limit, self.test_limit).to(self.device)
+        planted = ":" in cell.labels
+        data = cifar_n.load(cell.data if planted else f"{cell.data}:{cell.labels}", self.data_dir)
+        data = data.first(self.train_limit, self.test_limit)
+        if planted:
+            data = plant(data, cell.labels, cell.seed)
+        if cell.held_out:
+            data = data.holding_out(cell.held_out, cell.seed)
+        return data.to(self.device)
+
+
+def plant(data: CifarN, noise: str, seed: int) -> CifarN:
+    """Synthetic noise on the clean labels; ``pairs:0.4`` is what papers on CIFAR-10 call asymmetric."""
+    clean = data.clean_labels
+    if noise.startswith("pairs:"):
+        noise = noise.replace("pairs", "asymmetric")
+        confused = torch.arange(data.classes)
+        confused[list(PAIRS)] = torch.tensor(list(PAIRS.values()))
+        chosen = _plant(noise, data, seed) != clean
+        return replace(data, labels=torch.where(chosen, confused[clean], clean))
+    return replace(data, labels=_plant(noise, data, seed))
+
+
+def _plant(noise: str, data: CifarN, seed: int) -> Tensor:
+    kind = Noise.parse(noise)
+    clean = data.clean_labels
+    return clean if kind is None else kind.plant(data.images, clean, data.classes, seed).labels
 
 
 def carry_out(cells: Sequence[Cell], out: Path, bench: Bench, follow: Follow) -> None:
@@ -66,17 +95,18 @@ def carry_out(cells: Sequence[Cell], out: Path, bench: Bench, follow: Follow) ->
     runs.mkdir(parents=True, exist_ok=True)
     sweep(runs)
     open_cells = [cell for cell in cells if not (runs / f"{cell.key}.json").exists()]
-    for _, group in groupby(sorted(open_cells, key=_data_of), key=_data_of):
-        todo = list(group)
-        data = bench.load(todo[0])
-        together = [cell for cell in todo if not _alone(cell, bench)]
-        for start in range(0, len(together), LARGEST_FLEET):
-            run_together([job_of(cell, data, out, bench, follow) for cell in together[start : start + LARGEST_FLEET]])
-        alone = [cell for cell in todo if _alone(cell, bench)]
-        if alone:
-            warm_up(alone[0], data, bench)
+    together = sorted((cell for cell in open_cells if not _alone(cell, bench)), key=_data_of)
+    for start in range(0, len(together), LARGEST_FLEET):
+        fleet = together[start : start + LARGEST_FLEET]
+        data = {_data_of(cell): cell for cell in fleet}
+        loaded = {of: bench.load(cell) for of, cell in data.items()}
+        run_together([job_of(cell, loaded[_data_of(cell)], out, bench, follow) for cell in fleet])
+    for _, group in groupby(sorted((cell for cell in open_cells if _alone(cell, bench)), key=_data_of), key=_data_of):
+        alone = list(group)
+        own = bench.load(alone[0])
+        warm_up(alone[0], own, bench)
         for cell in alone:
-            job_of(cell, data, out, bench, follow).finish()
+            job_of(cell, own, out, bench, follow).finish()
     gather(cells, out)
 
 
@@ -103,11 +133,13 @@ def _identity(run: Row) -> tuple[Any, ...]:
 
 
 def _in_table(run: Row) -> tuple[Any, ...]:
-    return run["labels"], run["variant"] or "", list(METHODS).index(run["method"]), run["seed"]
+    order = [*METHODS, run["method"]]
+    return run["labels"], run["variant"] or "", order.index(run["method"]), run["seed"]
 
 
-def _data_of(cell: Cell) -> tuple[str, str]:
-    return cell.data, cell.labels
+def _data_of(cell: Cell) -> tuple[Any, ...]:
+    drawn = ":" in cell.labels or cell.held_out > 0
+    return cell.data, cell.labels, cell.held_out, cell.seed if drawn else 0
 
 
 def _alone(cell: Cell, bench: Bench) -> bool:
@@ -118,14 +150,15 @@ def job_of(cell: Cell, data: CifarN, out: Path, bench: Bench, follow: Follow, ep
     """A cell as a run that is ready to be carried out; ``epochs`` cuts it short, without checkpoints."""
     with seeded(Stream.named(cell.seed, "init")):
         model = resnet18(data.classes, stem=_stem(cell.stem))
-    method = METHODS[cell.method]
+    method = METHODS.get(cell.method, cell.method)
     options = dict(cell.options)
-    if method in ("step-e", "one-shot"):
+    if cell.warmup is not None and "warmup" in method_class(method).options():
         options["warmup"] = cell.warmup
     labels = data.clean_labels if cell.method == "oracle" else data.labels
     observers: tuple[Observer, ...] = (follow(cell.key),)
     if epochs is None:
         observers = (_Progress(cell, out, bench), *observers)
+    training: dict[str, Any] = {"batch_size": BATCH, "learning_rate": 0.1, "augment": CropFlip()}
     return begin(
         model,
         data.images,
@@ -135,16 +168,14 @@ def job_of(cell: Cell, data: CifarN, out: Path, bench: Bench, follow: Follow, ep
         noise_rate=data.noise_rate,
         test=(data.test_images, data.test_labels),
         truth=data.truth,
-        batch_size=BATCH,
         probe_batch_size=PROBE_BATCH,
-        learning_rate=0.1,
         forward=Normalised.by(data.mean, data.std, bench.device),
-        augment=CropFlip(),
         amp="bf16" if bench.device.type == "cuda" else None,
         engine=bench.engine(cell),
         device=bench.device,
         seed=cell.seed,
         observers=observers,
+        **training | cell.training,
         **options,
     )
 

@@ -136,6 +136,8 @@ class Request(Layout):
     """whether every class counts alike in training, however rare"""
     track: tuple[str, ...] = ()
     """where the history goes besides the run folder"""
+    blends: bool = True
+    """whether half of one input and half of another are an input"""
     every_method: bool = False
     """whether all methods were asked for that the data allows"""
 
@@ -147,7 +149,9 @@ class Request(Layout):
 
     def options(self, method: str) -> dict[str, Any]:
         """The options a method understands."""
-        wanted = {"rho_max": self.rho_max, "warmup": self.warmup, "min_keep": self.min_keep}
+        wanted: dict[str, Any] = {"rho_max": self.rho_max, "warmup": self.warmup, "min_keep": self.min_keep}
+        if not self.blends:
+            wanted["mixup"] = 0
         return {name: value for name, value in wanted.items() if name in method_class(method).options()}
 
 
@@ -290,6 +294,7 @@ def clean(
         decisions=None if review is None else str(review.run.path.resolve()),
         decisions_until=0 if review is None else review.until,
         track=_tracked(track),
+        blends=_can_be_mixed(source),
         every_method=_asked(method) == ["all"],
         **{option.name: getattr(layout, option.name) for option in fields(Layout)},
     )
@@ -435,8 +440,8 @@ def _without_refused(request: Request, source: Source, say: Callable[[str], None
 
 
 def _check_method(name: str, request: Request, source: Source) -> None:
-    kind = method_class(name)
-    if kind.mixes_inputs and not _can_be_mixed(source):
+    method = make_method(name, **request.options(name))
+    if method.mixes_inputs and not request.blends:
         raise InputError(
             f"method {name!r} trains on blends of two inputs, and texts and categories cannot be blended: choose "
             "another method"
@@ -453,7 +458,7 @@ def _check_method(name: str, request: Request, source: Source) -> None:
         groups=source.groups,
         trusted=source.trusted,
     )
-    make_method(name, **request.options(name)).start(task, Ledger(task.n))
+    method.start(task, Ledger(task.n))
 
 
 def _can_be_mixed(source: Source) -> bool:

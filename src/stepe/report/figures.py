@@ -23,7 +23,6 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from stepe.errors import InputError
 from stepe.noise_rate import Estimate
 from stepe.report.wording import percent
-from stepe.schedule import default_warmup
 from stepe.trace import Trace
 
 if TYPE_CHECKING:
@@ -335,10 +334,7 @@ def noise_known(run: "Run") -> bool:
 
 def warmup_epochs(run: "Run") -> int:
     """Epochs before anything is dropped."""
-    options = run.config["fit"]["options"]
-    if "warmup" not in options:
-        return 0
-    return int(default_warmup(run.config["fit"]["epochs"]) if options["warmup"] is None else options["warmup"])
+    return int(run.summary.get("warmup", 0))
 
 
 def folder_names(runs: "Sequence[Run]") -> list[str]:

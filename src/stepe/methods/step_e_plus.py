@@ -1,0 +1,143 @@
+"""Step-E+: the probe that says which labels to drop also says what to put in their place.
+
+Each probe's probabilities go into a running guess, one row a sample. It ranks the labels; samples whose label is
+dropped train on the guess instead, by how sure it is; kept labels are refined by it as the elimination proceeds. No
+further pass over the data is needed. Every part can be switched off: with all of them off, this is Step-E.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from stepe.correction import confidence, corrected
+from stepe.errors import InputError
+from stepe.ledger import Ledger
+from stepe.methods.base import Batch, Forward, Task
+from stepe.methods.step_e import StepwiseElimination
+from stepe.mixing import Blends
+from stepe.noise_rate import CAP_OF_ESTIMATE, UNKNOWN, Estimate
+from stepe.plan import Plan
+from stepe.posterior import posterior
+from stepe.prior import Prior, align, check_prior, class_prior
+
+RAMP_END = 0.6
+"""of the run: the corrections need time to be learned"""
+
+
+@dataclass
+class StepEPlus(StepwiseElimination):
+    """Step-E on averaged weights, whose running guess corrects what is dropped and refines what is kept."""
+
+    name: ClassVar[str] = "step-e-plus"
+    summary: ClassVar[str] = "step-e, whose probe also corrects: dropped samples train on a running guess"
+    paper: ClassVar[str] = "Step-E, and what the probe knows beyond it"
+    needs_classes: ClassVar[bool] = True
+    warmup_share: ClassVar[float] = 1 / 9
+
+    score: Literal["auto", "loss", "guess", "posterior"] = "guess"
+    averaging: float = 0.85
+    """epochs over which weights are averaged for the model that is probed and tested; 0: off"""
+    guess_memory: float = 0.85
+    """how much the running guess remembers earlier probes"""
+    prior: Prior = "uniform"
+    """how often the classes occur, to which guesses are aligned (``stepe.prior``)"""
+    belief: Literal["guess", "posterior"] = "guess"
+    """what corrections are: the guess, by the input alone, or by the given label and how labels go wrong too"""
+    correct: bool = True
+    """train the dropped samples on the guess, by its confidence; else not at all"""
+    refine: float = 0.5
+    """how much of a kept label the guess replaces once the ramp is done"""
+    mixup: float = 0.2
+    """train on blends of two samples, shares drawn from Beta(mixup, mixup), the larger for the first; 0: off"""
+
+    def start(self, task: Task, ledger: Ledger) -> None:
+        """Resolve the options."""
+        for name in ("averaging", "mixup"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"{name} is {getattr(self, name)!r}; it must be 0 (off) or positive")
+        for name, within in (("refine", 0 <= self.refine <= 1), ("guess_memory", 0 <= self.guess_memory < 1)):
+            if not within:
+                raise InputError(f"{name} is {getattr(self, name)!r}; it must be a share in [0, 1]")
+        if self.softness and self.correct:
+            raise InputError("softness trains on doubtful labels, and correct on guesses instead: choose one of them")
+        if self.belief not in ("guess", "posterior"):
+            raise InputError(f"belief is {self.belief!r}; choose guess or posterior")
+        super().start(task, ledger)
+        check_prior(self.prior, task.classes)
+        self._blends = Blends(task, self.mixup, at_least_half=True) if self.mixup else None
+
+    @property
+    def mixes_inputs(self) -> bool:  # type: ignore[override]
+        """Whether blends are asked for."""
+        return self.mixup > 0
+
+    @property
+    def keeps_guess(self) -> bool:
+        """Whether anything is made of the running guess."""
+        return super().keeps_guess or self.correct or self.refine > 0
+
+    def drop_max_for(self, rate: float | Estimate) -> float:
+        """As many as are wrong, and no margin: what is dropped in vain trains on its guess."""
+        return min(CAP_OF_ESTIMATE, rate.rate if isinstance(rate, Estimate) else rate)
+
+    @property
+    def last_of_ramp(self) -> int | None:
+        """Earlier than the paper's."""
+        if self.ramp_end is not None or self.schedule != "auto":
+            return self.ramp_end
+        return max(self.warmup_epochs, round(RAMP_END * self.task.epochs))
+
+    @property
+    def first_probe(self) -> int:
+        """Early enough for the guess to know something when it is needed."""
+        return min(super().first_probe, self.remembers_from) if self.keeps_guess else super().first_probe
+
+    @property
+    def remembers_from(self) -> int:
+        """Halfway through the warm-up."""
+        return (self.warmup_epochs + 1) // 2
+
+    def guess(self, ledger: Ledger) -> Tensor:
+        """The running guess, aligned to how often classes occur."""
+        kept = ~ledger["dropped"].to(self.task.labels.device)
+        return align(ledger["guess"], class_prior(self.prior, self.task.labels, kept, self.task.classes))
+
+    def corrections(self, ledger: Ledger) -> Tensor:
+        """What a label is replaced by where it is not believed."""
+        guess = self.guess(ledger)
+        return guess if self.belief == "guess" else posterior(guess, self.task.labels, self.noise(ledger) or UNKNOWN)
+
+    def plan(self, epoch: int, ledger: Ledger) -> Plan:
+        """Given labels in the warm-up; then kept ones, refined, and guesses for the others."""
+        if self._blends is not None:
+            self._blends.draw(epoch)
+        plan = super().plan(epoch, ledger)
+        if epoch < self.warmup_epochs or not (self.correct or self.refine):
+            return plan
+        guess, ramp = self.corrections(ledger), self.drop_fraction.progress(epoch)
+        believed = plan.kept if self.task.trusted is None else plan.kept & ~self.task.trusted.to(plan.kept.device)
+        refine = torch.where(believed, self.refine * ramp, 0.0).to(guess.device)[:, None]
+        plan = replace(plan, target=corrected(self.task.labels, plan.kept, guess, refine).to(ledger["guess"].dtype))
+        if not self.correct:
+            return plan
+        weight = confidence(plan.kept, guess)
+        return replace(plan, weight=weight, trains=(weight > 0).to(plan.kept.device))
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """The criterion under the plan's targets, of blends where there are any."""
+        if batch.target.is_floating_point():
+            batch = replace(batch, target=batch.target.float())
+        return super().loss(forward, batch) if self._blends is None else self._blends.loss(forward, batch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """With the shares of the blends."""
+        blends = {} if self._blends is None else {"blends": self._blends.state_dict()}
+        return super().state_dict() | blends
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore them."""
+        super().load_state_dict(state)
+        if self._blends is not None:
+            self._blends.load_state_dict(state["blends"])

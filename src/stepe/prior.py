@@ -1,0 +1,62 @@
+"""How often each class really occurs, and a guess that agrees with it.
+
+A network that trains on labels of which some classes took too many guesses those too often. Where it is known how often
+classes occur, its guesses can be put right: divided by how often they say each class, times how often it occurs.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from stepe.errors import InputError
+
+Prior = Literal["none", "uniform", "given", "kept"] | Sequence[float]
+"""``none``: guesses stay as they are. ``uniform``: all classes occur alike, as in most benchmarks. ``given``: as often
+as the labels say. ``kept``: as often as the labels that are kept say; for data whose classes are known to be neither.
+"""
+NAMES = ("none", "uniform", "given", "kept")
+
+
+def check_prior(prior: Prior, classes: int) -> None:
+    """Refuse unknown names, and numbers that are no shares."""
+    if isinstance(prior, str):
+        if prior not in NAMES:
+            raise InputError(f"prior is {prior!r}; choose one of {', '.join(NAMES)}, or give one number a class")
+        return
+    numbers = torch.as_tensor(list(prior), dtype=torch.float32)
+    if numbers.shape != (classes,) or not bool((torch.isfinite(numbers) & (numbers > 0)).all()):
+        raise InputError(f"a prior needs one positive number for each of the {classes} classes")
+
+
+def class_prior(prior: Prior, labels: Tensor, kept: Tensor, classes: int) -> Tensor | None:
+    """The share of each class, or ``None`` for guesses as they are; no class is impossible.
+
+    >>> class_prior("kept", torch.tensor([0, 0, 1, 1]), torch.tensor([True, True, True, False]), 2)
+    tensor([0.6000, 0.4000])
+    """
+    if isinstance(prior, str):
+        if prior == "none":
+            return None
+        if prior == "uniform":
+            return torch.full((classes,), 1 / classes)
+        counted = torch.bincount(labels[kept] if prior == "kept" else labels, minlength=classes).float() + 1
+        return counted / counted.sum()
+    shares = torch.as_tensor(list(prior), dtype=torch.float32)
+    return shares / shares.sum()
+
+
+def align(guess: Tensor, prior: Tensor | None) -> Tensor:
+    """The guesses (n x classes), each as likely as ever, but on average as the prior has it.
+
+    >>> align(torch.tensor([[0.9, 0.1], [0.9, 0.1]]), torch.tensor([0.5, 0.5]))
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]])
+    """
+    guess = guess.float()
+    if prior is None:
+        return guess
+    smallest = torch.finfo(torch.float32).tiny
+    aligned = guess * (prior.to(guess.device) / guess.nanmean(0).clamp(min=smallest))
+    return aligned / aligned.sum(1, keepdim=True).clamp(min=smallest)

@@ -1,0 +1,159 @@
+"""Step-E whose probe also corrects."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import stepe
+from stepe import InputError
+from stepe.ledger import Ledger, Observation
+from stepe.methods import Task, make_method
+from stepe.posterior import posterior
+from stepe.training import cross_entropy
+
+OFF: dict[str, Any] = {"score": "loss", "averaging": 0, "correct": False, "refine": 0, "mixup": 0, "prior": "none"}
+LABELS = torch.tensor([0, 1, 2, 0, 1])
+PROBABILITY = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.6, 0.3, 0.1], [0.5, 0.25, 0.25], [0.02, 0.96, 0.02]])
+
+
+def seen(probability: Tensor = PROBABILITY) -> Observation:
+    loss = -probability.gather(1, LABELS[:, None]).squeeze(1).log()
+    return Observation(loss, probability=probability)
+
+
+def started(trusted: Tensor | None = None, **options: Any) -> tuple[Any, Ledger]:
+    method, ledger = make_method("step-e-plus", **{"rho_max": 0.4, "prior": "none"} | options), Ledger(5)
+    method.start(Task(LABELS, 3, epochs=10, seed=0, criterion=cross_entropy(3), trusted=trusted), ledger)
+    return method, ledger
+
+
+def test_with_every_part_switched_off_it_is_step_e(fooled):
+    same = {"rho_max": 0.4, "warmup": 4, "ramp_end": 20}
+    plus, step_e = fooled("step-e-plus", **same, **OFF), fooled("step-e", **same)
+    weights = zip(plus.model.parameters(), step_e.model.parameters(), strict=True)
+    assert all(torch.equal(one, two) for one, two in weights)
+    assert torch.equal(plus.ledger["dropped"], step_e.ledger["dropped"])
+
+
+def test_dropped_samples_train_on_the_guess_and_kept_labels_are_refined():
+    method, ledger = started()
+    method.observe(seen(), ledger)
+    plan = method.plan(9, ledger)
+    assert plan.kept.tolist() == [True, True, False, False, True]
+    assert plan.trains.all()
+    guess, given = ledger["guess"].float(), F.one_hot(LABELS, 3).float()
+    expected = torch.where(plan.kept[:, None], 0.5 * given + 0.5 * guess, guess)
+    torch.testing.assert_close(plan.target.float(), expected, atol=1e-3, rtol=0)
+    torch.testing.assert_close(plan.weight, torch.tensor([1.0, 1.0, 0.6, 0.5, 1.0]), atol=1e-3, rtol=0)
+
+
+def test_labels_are_refined_as_the_ramp_proceeds():
+    method, ledger = started()
+    method.observe(seen(), ledger)
+    own = [float(method.plan(epoch, ledger).target[1, 1]) for epoch in (1, 3, 6, 9)]
+    assert own[0] == 1.0
+    assert own == sorted(own, reverse=True)
+    assert own[-2:] == pytest.approx([0.9, 0.9], abs=1e-3)
+
+
+def test_the_warm_up_trains_on_the_labels():
+    method, ledger = started(warmup=4)
+    plan = method.plan(3, ledger)
+    assert plan.target is None
+    assert plan.weight is None
+    assert plan.kept.all()
+
+
+def test_what_was_checked_is_neither_dropped_nor_refined():
+    method, ledger = started(trusted=torch.tensor([False, False, True, False, False]))
+    method.observe(seen(), ledger)
+    plan = method.plan(9, ledger)
+    assert plan.kept[2]
+    assert plan.target[2].tolist() == [0.0, 0.0, 1.0]
+
+
+def test_without_correction_only_kept_samples_train():
+    method, ledger = started(correct=False)
+    method.observe(seen(), ledger)
+    plan = method.plan(9, ledger)
+    assert plan.trains is None
+    assert plan.weight is None
+    assert plan.target is not None
+
+
+def test_the_guess_is_a_running_mean_from_the_middle_of_the_warm_up():
+    method, ledger = started(warmup=4, guess_memory=0.75)
+    assert [epoch for epoch in range(6) if method.wants_probe(epoch)] == [2, 3, 4, 5]
+    uniform = torch.full((5, 3), 1 / 3)
+    method.observe(seen(uniform), ledger)
+    method.observe(seen(), ledger)
+    torch.testing.assert_close(ledger["guess"].float(), 0.75 * uniform + 0.25 * PROBABILITY, atol=1e-3, rtol=0)
+
+
+def test_as_many_are_dropped_as_are_wrong():
+    assert started(rho_max=None)[0].automatic.finds_rate
+    method, ledger = make_method("step-e-plus"), Ledger(5)
+    method.start(Task(LABELS, 3, epochs=10, seed=0, criterion=cross_entropy(3), noise_rate=0.4), ledger)
+    assert method.drop_max == 0.4
+
+
+def test_the_prior_moves_the_scores():
+    scores = {}
+    for prior in ("none", (1.0, 1.0, 20.0)):
+        method, ledger = started(prior=prior)
+        method.observe(seen(), ledger)
+        scores[prior] = method.scores(ledger)
+    assert scores[(1.0, 1.0, 20.0)][2] < scores["none"][2]
+    assert scores[(1.0, 1.0, 20.0)][0] > scores["none"][0]
+
+
+def test_corrections_may_take_the_given_label_into_account():
+    method, ledger = started(belief="posterior")
+    method.observe(seen(), ledger)
+    plan, guess = method.plan(9, ledger), method.guess(ledger)
+    expected = posterior(guess, LABELS, method.noise(ledger))
+    torch.testing.assert_close(plan.target[~plan.kept].float(), expected[~plan.kept], atol=1e-3, rtol=0)
+    assert not torch.allclose(expected, guess, atol=0.01)
+
+
+def test_it_is_less_fooled_than_step_e(fooled):
+    options = {"noise_rate": 0.4}
+    plus, step_e = fooled("step-e-plus", **options).summary, fooled("step-e", **options).summary
+    assert plus["test_accuracy"] > step_e["test_accuracy"]
+    assert plus["noise"]["auroc"] > step_e["noise"]["auroc"]
+
+
+def test_a_cross_fitted_probe_gives_out_of_fold_guesses(fooled):
+    cross, in_sample = (fooled("step-e-plus", noise_rate=0.4, probe=probe) for probe in ("cross:3", "in-sample"))
+    assert cross.summary["noise"]["auroc"] > in_sample.summary["noise"]["auroc"]
+
+
+def test_inputs_that_cannot_be_blended_are_trained_on_without():
+    codes = torch.randint(0, 5, (40, 3), generator=torch.Generator().manual_seed(0))
+    labels = codes[:, 0] % 2
+    model = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(12, 2))
+    options: dict[str, Any] = {"epochs": 4, "batch_size": 8, "device": "cpu", "rho_max": 0.1}
+    with pytest.raises(InputError, match="mixup blends inputs"):
+        stepe.fit(model, codes, labels, method="step-e-plus", **options)
+    assert stepe.fit(model, codes, labels, method="step-e-plus", mixup=0, **options).summary["epochs"] == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"averaging": -1}, "averaging is -1; it must be 0"),
+        ({"mixup": float("nan")}, "mixup is nan"),
+        ({"refine": 1.5}, r"refine is 1.5; .*\[0, 1\]"),
+        ({"guess_memory": 1.0}, "guess_memory is 1.0"),
+        ({"softness": 0.5}, "choose one of them"),
+        ({"prior": "balanced"}, "prior is 'balanced'"),
+        ({"score": "margin"}, "score is 'margin'"),
+        ({"belief": "label"}, "belief is 'label'"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        started(**options)
