@@ -73,7 +73,7 @@ def screened() -> list[Cell]:
 
 
 def final() -> list[Cell]:
-    """The frozen preset on the data it was chosen on: with the rate known and found out, and on the paper's backbone."""
+    """The frozen preset on the data it was chosen on, with the rate known and found out; on the paper's backbone."""
     found = {"rho_max": "auto"}
     return [
         *(plus("cifar100n", "cifar100n", "noisy", seed) for seed in SEEDS),
