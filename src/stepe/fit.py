@@ -202,6 +202,12 @@ def begin(
     )
     ledger = Ledger(len(samples))
     method.start(task, ledger)
+    network = method.network(model)
+    if network is not model and isinstance(optimizer, Optimizer):
+        raise InputError(
+            f"method {method.name!r} trains {method.networks} networks, and the optimizer holds the weights of one: "
+            "give optimizer as a function of the parameters"
+        )
     check_view(samples, method.view)
     kind = engine_class(engine)
     full_steps = len(batch_sizes(len(samples), batch_size, ranks.world))
@@ -224,8 +230,8 @@ def begin(
             averaging=method.averaging,
         )
 
-    untrained = model if probe == "in-sample" else copy.deepcopy(model)
-    runner = make_engine(model, task)
+    untrained = network if probe == "in-sample" else copy.deepcopy(network)
+    runner = make_engine(network, task)
     reach = make_reach(probe, untrained, task, make_engine, runner)
     training = Training(runner, method, ledger, reach, describe(method, task, runner, amp, deterministic))
     if run is not None and ranks.is_first:

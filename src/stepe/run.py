@@ -149,7 +149,7 @@ class RunFolder:
         if self._trace.fits(training.task.epochs):
             self._trace.append(training.ledger, probed=True)
         with replacing(self.path / "model.safetensors") as temporary:
-            checkpoint.save_weights(training.model, temporary)
+            checkpoint.save_weights(result.model, temporary)
         samples = self._samples(result)
         with replacing(self.path / "samples.parquet") as temporary:
             samples.to_parquet(temporary, index=False)

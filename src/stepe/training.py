@@ -61,7 +61,7 @@ class Training:
 
     @property
     def model(self) -> nn.Module:
-        """The model in training."""
+        """What trains: the model, or several networks side by side."""
         return self.engine.model
 
     @property
@@ -95,7 +95,7 @@ class Result:
     @property
     def model(self) -> nn.Module:
         """The trained model."""
-        return self.training.model
+        return self.training.method.trained(self.training.model)
 
     @property
     def ledger(self) -> Ledger:

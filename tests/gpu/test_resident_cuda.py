@@ -29,6 +29,7 @@ from stepe.engine.resident import ResidentEngine
 from stepe.fit import Job, begin
 from stepe.ledger import Ledger, Observation
 from stepe.methods import METHODS, Method, Task, make_method
+from stepe.models.pair import Pair
 from stepe.models.resnet import resnet18
 from stepe.plan import Plan
 from stepe.randomness import Stream
@@ -53,7 +54,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "step-e sticky": ("step-e", {"rho_max": 0.3, "sticky": True, "memory": 0.5}),
     "truncation first-epoch": ("truncation", {"rho_max": 0.3, "threshold": "first-epoch"}),
 }
-VARIED = ["step-e", "step-e soft", "step-e-plus", "truncation", "mixup", "elr", "margins"]
+VARIED = ["step-e", "step-e soft", "step-e-plus", "truncation", "mixup", "elr", "margins", "co-teaching"]
 """each with another step"""
 
 
@@ -244,6 +245,8 @@ def one_step(
 @pytest.mark.parametrize("amp", [None, "bf16"])
 @pytest.mark.parametrize("variant", [*VARIED, "resnet18"])
 def test_a_step_from_equal_state_is_the_eager_engines_at_three_points_of_a_run(variant, amp, pictures):
+    if variant == "co-teaching" and amp:
+        pytest.skip("which of two nearly equal losses is chosen is a matter of rounding")
     make, data = (residual, Pictures(32)) if variant == "resnet18" else (network, pictures)
     variant = "step-e" if variant == "resnet18" else variant
     observer = States()
@@ -251,7 +254,9 @@ def test_a_step_from_equal_state_is_the_eager_engines_at_three_points_of_a_run(v
     assert sorted(observer.found) == [1, 3, 5]
     for epoch, states in observer.found.items():
         before = {name: value.cpu() for name, value in states[0].items()}
-        models = [make(seed=9) for _ in ENGINES]
+        # Loaded with the states, so the second network of two may be a copy.
+        pairs = METHODS[VARIANTS[variant][0]].networks == 2
+        models = [Pair(make(seed=9), make(seed=9)) if pairs else make(seed=9) for _ in ENGINES]
         after = {
             kind: one_step(kind, model, data, variant, epoch, states, amp)
             for kind, model in zip(ENGINES, models, strict=True)
@@ -530,7 +535,7 @@ class Ungraphed:
         self.engine._step(self.epoch, self.method, self.engine.batch_size)
 
 
-@pytest.mark.parametrize("variant", ["plain", "step-e soft", "step-e-plus", "truncation", "elr", "margins"])
+@pytest.mark.parametrize("variant", ["plain", *VARIED[1:]])
 def test_capturing_leaves_no_trace(variant, pictures, monkeypatch):
     """Neither at the first step, before there are momenta, nor later, when weights ask for another graph."""
     options: dict[str, Any] = {"epochs": 4, "deterministic": True}

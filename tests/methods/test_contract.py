@@ -54,6 +54,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         ("one-shot", "soft", {"softness": 0.3}),
         ("one-shot", "min_keep", {"min_keep": 0.8}),
         ("truncation", "first-epoch", {"threshold": "first-epoch"}),
+        ("co-teaching", "at once", {"ramp": 1}),
+        ("co-teaching", "auto", {"rho_max": "auto"}),
     )
 }
 
@@ -177,7 +179,7 @@ def test_only_training_moves_the_model(variant, blobs, make_model, bits):
     after = AfterEpochs()
     result = fit(variant, make_model(), blobs.x, blobs.given, test=(blobs.x, blobs.clean), observers=(after,))
     assert result.ledger["times_probed"].gt(0).all()
-    assert bits(result.model) == after.bits
+    assert bits(result.training.model) == after.bits
 
 
 def test_every_kept_sample_is_read_for_training_once_an_epoch(variant, blobs, make_model):

@@ -248,7 +248,8 @@ class ResidentEngine(EagerEngine):
         if self.average is not None:
             self.average.update()
         with torch.no_grad():
-            write_rows(self.train_losses, index, self.task.criterion(outputs[0].detach(), y))
+            # Of several networks, the first one's outputs come first.
+            write_rows(self.train_losses, index, self.task.criterion(outputs[0].detach()[: len(y)], y))
             epoch.total += loss.detach() * size
             epoch.cursor += len(index)
             epoch.step += 1

@@ -4,6 +4,7 @@ from typing import Any
 
 from stepe.errors import InputError
 from stepe.methods.base import Batch, Criterion, Forward, Method, Task, View
+from stepe.methods.co_teaching import CoTeaching
 from stepe.methods.elr import EarlyLearning
 from stepe.methods.gce import GeneralisedCrossEntropy
 from stepe.methods.label_smoothing import LabelSmoothing
@@ -34,6 +35,7 @@ METHODS: dict[str, type[Method]] = {
         SymmetricCrossEntropy,
         Mixup,
         EarlyLearning,
+        CoTeaching,
         Margins,
     )
 }

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from stepe.errors import InputError
 from stepe.labels import READERS, Kind, Read, kind_of
@@ -113,6 +113,8 @@ class Method(ABC):
     """whether it is for classes alone, not for numbers or marks"""
     mixes_inputs: bool = False
     """whether it trains on blends of inputs, which must then be numbers that can be blended"""
+    networks: ClassVar[int] = 1
+    """how many train side by side"""
     needs_probabilities: bool = False
     """whether the probe has to give the probability of every class"""
     cross_fits: ClassVar[bool] = False
@@ -143,6 +145,14 @@ class Method(ABC):
         if task.kind == "numbers":
             width = task.labels.shape[1] if task.labels.ndim == 2 else None
             ledger.add_column("output", torch.float32, float("nan"), width=width)
+
+    def network(self, model: nn.Module) -> nn.Module:
+        """What trains in the model's place; in eval mode it gives the outputs of one model. Itself, as a rule."""
+        return model
+
+    def trained(self, network: nn.Module) -> nn.Module:
+        """The model of what :meth:`network` gave, to be handed over in the end."""
+        return network
 
     @abstractmethod
     def wants_probe(self, epoch: int) -> bool:

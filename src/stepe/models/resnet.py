@@ -66,6 +66,10 @@ class ResNet(nn.Module):
         self.layer4 = _stage(WIDTHS[2], WIDTHS[3], depths[3], stride=2)
         self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
         self.fc = nn.Linear(WIDTHS[3], classes)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the convolutions; the other layers draw their own weights."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

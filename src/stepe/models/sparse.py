@@ -31,10 +31,14 @@ class SparseMLP(nn.Module):
         super().__init__()
         self.absent = absent
         self.embedding = nn.EmbeddingBag(inputs, width, mode="sum")
-        # Columns outnumber rows: what most of them start with would stay, and drown what the others learn.
-        nn.init.normal_(self.embedding.weight, std=INITIAL)
+        self.reset_parameters()
         self.dropout = nn.Dropout(dropout)
         self.mlp = MLP(width, classes, hidden, dropout)
+
+    def reset_parameters(self) -> None:
+        """Draw the embedding; the MLP draws its own weights."""
+        # Columns outnumber rows: what most of them start with would stay, and drown what the others learn.
+        nn.init.normal_(self.embedding.weight, std=INITIAL)
 
     def forward(self, rows: SparseRows) -> Tensor:
         """Logits."""

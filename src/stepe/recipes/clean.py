@@ -36,6 +36,7 @@ from stepe.fit import fit
 from stepe.ledger import Ledger
 from stepe.methods import EVERY_METHOD, RECIPES, Task, make_method, method_class
 from stepe.models.build import build
+from stepe.models.pair import Pair
 from stepe.models.pretrained import check_model
 from stepe.randomness import Stream, seeded
 from stepe.recipes.decided import Review, stated
@@ -546,11 +547,13 @@ def _train(
         x, labels = source.clean_x, source.clean_labels
     device = find_device(request.device)
 
-    def make_model() -> nn.Module:
-        with seeded(Stream.named(request.seed, "init")):
+    def make_model(purpose: str = "init") -> nn.Module:
+        with seeded(Stream.named(request.seed, purpose)):
             return build(description)
 
     model = make_model()
+    if method_class(method).networks == 2:  # built anew: of a pretrained network, the head alone starts differently
+        model = Pair(model, make_model("init of the second"))
     # A recipe trains several models, and makes them itself.
     train = partial(prune, make_model) if method in RECIPES else partial(fit, model, method=method)
     with threads_for(model):

@@ -1,0 +1,156 @@
+"""Co-teaching: two networks, each of which trains on the samples of a batch that the other finds easy.
+
+Han et al., *Co-teaching: Robust Training of Deep Neural Networks with Extremely Noisy Labels*, 2018, Algorithm 1. A
+network that chooses for itself confirms its own mistakes; two that started differently make different ones.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from stepe.errors import InputError
+from stepe.ledger import Ledger, Observation, read_rows
+from stepe.methods.base import Batch, Forward, Task
+from stepe.methods.plain import Plain
+from stepe.models.pair import Pair, redrawn
+from stepe.noise_rate import CAP_OF_ESTIMATE, Estimate, estimate_rate
+from stepe.plan import Plan
+from stepe.probe import check_losses
+from stepe.randomness import Stream
+from stepe.schedule import check_drop_max, default_warmup
+
+ROUNDING = 1e-4
+"""of a share in single precision, which is all that some devices have, times the samples of a batch"""
+
+
+@dataclass
+class CoTeaching(Plain):
+    """In epoch T, each network trains on the ``1 - min(T / T_k, 1) * tau`` of a batch with the smallest losses of the
+    other one. Every sample is seen by both, so nothing counts as dropped.
+    """
+
+    name: ClassVar[str] = "co-teaching"
+    summary: ClassVar[str] = "two networks choose the samples with small losses for each other"
+    paper: ClassVar[str] = "Han et al., 2018"
+    networks: ClassVar[int] = 2
+
+    rho_max: float | Literal["auto"] | None = None
+    """tau, the share of a batch that is left out in the end; ``None``: the known noise rate; without one, ``auto``:
+    estimated once, after a sixth of the run"""
+    ramp: int = 10
+    """T_k: epochs until that share is reached"""
+
+    def start(self, task: Task, ledger: Ledger) -> None:
+        """Resolve tau, if it is known."""
+        super().start(task, ledger)
+        if not self.ramp >= 1:
+            raise InputError(f"ramp is {self.ramp!r}; it must be a number of epochs, at least 1")
+        known = task.noise_rate if self.rho_max is None else self.rho_max
+        if known is None or known == "auto":
+            self.needs_probabilities, self._tau = True, 0.0
+        else:
+            check_drop_max(known)
+            self.needs_probabilities, self._tau = False, known
+        if self.needs_probabilities and task.kind != "classes":
+            raise InputError(
+                f"how many labels are wrong can be estimated for classes alone, and these are {task.kind}: give "
+                "rho_max, the share to leave out, or noise_rate, the share that is wrong"
+            )
+        self._estimate: Estimate | None = None
+        self._forgotten = torch.zeros((), device=task.device)
+        self._trusted = None if task.trusted is None else task.trusted.to(task.device)
+
+    def network(self, model: nn.Module) -> nn.Module:
+        """The model and a second one that starts from other weights; a pair as it is."""
+        if isinstance(model, Pair):
+            return model
+        return Pair(model, redrawn(model, Stream.named(self.task.seed, "second network")))
+
+    def trained(self, network: nn.Module) -> nn.Module:
+        """The first of the two."""
+        assert isinstance(network, Pair)
+        return network.first
+
+    def wants_probe(self, epoch: int) -> bool:
+        """To estimate tau: after a sixth of the run and, where that says nothing, again."""
+        return self._is_open and epoch >= max(1, default_warmup(self.task.epochs))
+
+    @property
+    def _is_open(self) -> bool:
+        return self.needs_probabilities and (self._estimate is None or self._estimate.is_unknown)
+
+    def observe(self, seen: Observation, ledger: Ledger) -> None:
+        """Take in a probe, and estimate tau if that is still open."""
+        super().observe(seen, ledger)
+        if not self._is_open:
+            return
+        if seen.probability is None:
+            raise InputError("rho_max='auto' needs logits of shape (batch, classes); give rho_max as a number")
+        self._estimate = estimate_rate(seen.probability, self.task.labels)
+        self._tau = min(CAP_OF_ESTIMATE, self._estimate.rate)
+
+    def plan(self, epoch: int, ledger: Ledger) -> Plan:
+        """All samples; how many of a batch to leave out goes where a graph can read it."""
+        forgotten = self._tau * min(1.0, epoch / self.ramp)
+        self._forgotten.fill_(forgotten)
+        return replace(super().plan(epoch, ledger), drop_fraction=forgotten)
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """The losses of both networks, each on what the other has chosen: their weights have nothing in common, so each
+        gets the gradient of its own. Under torchrun, they choose in each process's share of a batch.
+        """
+        outputs, n = forward(batch.x), len(batch.y)
+        if len(outputs) != 2 * n:
+            raise InputError(
+                f"co-teaching trains a pair of networks, and {n} samples gave {len(outputs)} outputs instead of "
+                f"{2 * n}; in a loop of your own, train model = cleaner.method.network(model)"
+            )
+        first, second = (self._losses(part, batch) for part in torch.split(outputs, n))
+        return self._taught(first, by=second, batch=batch) + self._taught(second, by=first, batch=batch)
+
+    def _losses(self, outputs: Tensor, batch: Batch) -> Tensor:
+        losses = self.task.criterion(outputs, batch.target)
+        check_losses(losses, len(batch.y))
+        return losses
+
+    def _taught(self, losses: Tensor, *, by: Tensor, batch: Batch) -> Tensor:
+        """The mean of the losses that the other network has chosen."""
+        trusted = None if self._trusted is None else read_rows(self._trusted, batch.index)
+        chosen = small(by, self._forgotten.to(by.device), trusted)
+        # A loss that was not chosen counts nothing, even where it is infinite (0 * inf is NaN).
+        return batch.mean(torch.where(chosen, losses, 0)) * len(losses) / chosen.sum()
+
+    def findings(self, ledger: Ledger) -> dict[str, Any]:
+        """Tau, and the noise rate where it was found out."""
+        found: dict[str, Any] = {"rho_max": self._tau}
+        return found if self._estimate is None else found | {"noise_rate": self._estimate.to_json()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tau, where it comes from, and the epoch's share of it."""
+        estimate = None if self._estimate is None else self._estimate.to_json()
+        return {"tau": self._tau, "estimate": estimate, "forgotten": self._forgotten}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore them."""
+        self._tau = state["tau"]
+        self._estimate = None if state["estimate"] is None else Estimate(**state["estimate"])
+        self._forgotten.copy_(state["forgotten"])
+
+
+def small(losses: Tensor, forgotten: Tensor, trusted: Tensor | None = None) -> Tensor:
+    """Which samples of a batch have small losses: all but the ``forgotten`` share; of equal ones, the earlier.
+
+    Who is ``trusted`` is among them. By rank, because a graph cannot hold a choice whose size depends on the data.
+
+    >>> small(torch.tensor([0.1, 2.0, 0.3, float("nan")]), torch.tensor(0.5))
+    tensor([ True, False,  True, False])
+    """
+    losses = losses.detach()
+    count = len(losses) - torch.floor(forgotten * len(losses) + ROUNDING)
+    if trusted is not None:
+        losses = losses.masked_fill(trusted, -torch.inf)
+        count = torch.maximum(count, trusted.sum())
+    rank = torch.argsort(torch.argsort(losses, stable=True), stable=True)
+    return rank < count
