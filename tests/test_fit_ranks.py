@@ -228,6 +228,21 @@ def test_batch_statistics_differ_between_ranks_but_the_models_do_not(processes):
     assert not torch.equal(runs[0]["last"], fitted(norm=True)["last"])
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"engine": "resident"}, {"n": 7, "batch_size": 7, "weight": torch.rand(7)}],
+    ids=["eager", "resident", "uneven"],
+)
+def test_two_networks_that_choose_in_each_processs_share_stay_the_same_on_all(processes, options):
+    options = {"method": "co-teaching", "ramp": 1} | options
+    runs, alone = processes.run(3, _crossed, options), fitted(**options)
+    for run in runs:
+        assert torch.equal(run["last"], runs[0]["last"])
+    assert torch.isfinite(runs[0]["last"]).all()
+    # Where everybody is chosen, there is nothing to choose differently from one process.
+    torch.testing.assert_close(runs[0]["weights"][0], alone["weights"][0], rtol=0, atol=1e-6)
+
+
 def _dropout_masks() -> list[float]:
     drawn: list[float] = []
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import safetensors.torch
 import torch
 
 import stepe
@@ -17,6 +18,7 @@ from stepe import InputError, Run, RunError
 from stepe.data.source import Source
 from stepe.methods import EVERY_METHOD
 from stepe.recipes.clean import clean, default_out, resume
+from stepe.training import Silent, Training
 
 ON_GIVEN_LABELS = [name for name, kind in EVERY_METHOD.items() if kind.trains_on == "given"]
 
@@ -181,6 +183,24 @@ def test_a_comparison_of_all_is_resumed_by_the_same_command(file):
     for name in [".", *(f"compare/{each}" for each in EVERY_METHOD if each != "step-e")]:
         for output in ("model.safetensors", "samples.parquet"):
             assert (whole.path / name / output).read_bytes() == (resumed.path / name / output).read_bytes(), name
+
+
+@pytest.mark.usefixtures("_no_report")
+def test_of_two_networks_the_first_is_that_of_other_methods_and_the_second_is_built_anew(file):
+    started: dict[str, list[torch.Tensor]] = {}
+
+    class Started(Silent):
+        def run_started(self, training: Training) -> None:
+            started[training.method.name] = [weight.detach().clone() for weight in training.model.parameters()]
+
+    run = clean(file, method="plain,co-teaching", epochs=2, follow=lambda method, position, total: Started())
+    alone, both = started["plain"], started["co-teaching"]
+    assert len(both) == 2 * len(alone)
+    for weight, first, second in zip(alone, both[: len(alone)], both[len(alone) :], strict=True):
+        assert torch.equal(weight, first)
+        assert not torch.equal(weight, second)
+    kept = safetensors.torch.load_file(run.path / "compare" / "co-teaching" / "model.safetensors")
+    assert kept.keys() == safetensors.torch.load_file(run.path / "model.safetensors").keys()
 
 
 @pytest.mark.usefixtures("_no_report")

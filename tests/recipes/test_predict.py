@@ -41,7 +41,11 @@ def suggestions(run: Run, split: str) -> dict[str, tuple[str, float]]:
     return dict(zip(found["id"], pairs, strict=True))
 
 
-@pytest.mark.parametrize("layout", [{"text": "text"}, {}, {"features": ["size"]}], ids=["text", "table", "features"])
+@pytest.mark.parametrize(
+    "layout",
+    [{"text": "text"}, {}, {"features": ["size"]}, {"method": "co-teaching"}],
+    ids=["text", "table", "features", "one of two networks"],
+)
 @pytest.mark.parametrize("form", ["frame", "csv", "parquet"])
 def test_held_out_samples_are_predicted_as_in_the_run_itself(frame, layout, form):
     run = train(frame, label="label", id="nr", **layout)

@@ -120,7 +120,7 @@ class CoTeaching(Plain):
         trusted = None if self._trusted is None else read_rows(self._trusted, batch.index)
         chosen = small(by, self._forgotten.to(by.device), trusted)
         # A loss that was not chosen counts nothing, even where it is infinite (0 * inf is NaN).
-        return batch.mean(torch.where(chosen, losses, 0)) * len(losses) / chosen.sum()
+        return batch.mean(losses.masked_fill(~chosen, 0)) * len(losses) / chosen.sum()
 
     def findings(self, ledger: Ledger) -> dict[str, Any]:
         """Tau, and the noise rate where it was found out."""
