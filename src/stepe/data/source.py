@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from stepe.data import arrays, cifar_n
-from stepe.data.encode import Encoder, FeatureEncoder, ImageEncoder, Kind
+from stepe.data.encode import Encoder, FeatureEncoder, ImageEncoder, Kind, TableEncoder
 from stepe.data.noise import Noise, Planted
 from stepe.data.originals import Originals
 from stepe.data.own import (
@@ -88,6 +88,12 @@ class Source:
     def classes(self) -> int:
         """Number of classes."""
         return len(self.class_names)
+
+    @property
+    def can_be_blended(self) -> bool:
+        """Whether half of one input and half of another are an input."""
+        has_codes = isinstance(self.encoder, TableEncoder) and bool(self.encoder.codes)
+        return self.kind != "text" and not has_codes
 
     def planted(self, noise: Noise | None, seed: int) -> "Source":
         """The same samples with noise; what they were before becomes the truth."""

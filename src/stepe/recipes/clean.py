@@ -295,7 +295,7 @@ def clean(
         decisions=None if review is None else str(review.run.path.resolve()),
         decisions_until=0 if review is None else review.until,
         track=_tracked(track),
-        blends=_can_be_mixed(source),
+        blends=source.can_be_blended,
         every_method=_asked(method) == ["all"],
         **{option.name: getattr(layout, option.name) for option in fields(Layout)},
     )
@@ -460,12 +460,6 @@ def _check_method(name: str, request: Request, source: Source) -> None:
         trusted=source.trusted,
     )
     method.start(task, Ledger(task.n))
-
-
-def _can_be_mixed(source: Source) -> bool:
-    """Whether half of one input and half of another are an input."""
-    has_codes = isinstance(source.encoder, TableEncoder) and bool(source.encoder.codes)
-    return source.kind != "text" and not has_codes
 
 
 def _known_rate(request: Request, source: Source) -> float | None:
