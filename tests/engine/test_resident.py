@@ -18,6 +18,7 @@ import stepe
 from stepe import InputError
 from stepe.data.augment import CropFlip
 from stepe.data.samples import Augment, TensorSamples
+from stepe.data.strong import Strong
 from stepe.engine.eager import EagerEngine
 from stepe.engine.rate import ProgressRate, RateShape, constant
 from stepe.engine.resident import ResidentEngine
@@ -339,13 +340,14 @@ def linear() -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(192, CLASSES))
 
 
-def test_losses_in_training_are_written_by_sample_index(pictures):
+@pytest.mark.parametrize("augment", [CropFlip(2), Strong(CropFlip(2), share=0.5)])
+def test_losses_in_training_are_written_by_sample_index(augment, pictures):
     """At rate 0 and without BatchNorm, a sample's loss does not depend on when it came."""
-    engine = make_engine("resident", linear(), pictures.x, pictures.given, learning_rate=0.0, augment=CropFlip(2))
+    engine = make_engine("resident", linear(), pictures.x, pictures.given, learning_rate=0.0, augment=augment)
     assert engine.train_losses.isnan().all()
     plan = whole_plan(4, kept=torch.arange(N) % 3 > 0)
     engine.train(plan, plain(engine))
-    seen = CropFlip(2)(pictures.x, torch.arange(N), Stream.named(3, "augment", 4))
+    seen = augment(pictures.x, torch.arange(N), Stream.named(3, "augment", 4))
     expected = unreduced(scaled(linear(), seen), pictures.given).detach()
     torch.testing.assert_close(engine.train_losses[plan.kept], expected[plan.kept])
     assert engine.train_losses[~plan.kept].isnan().all()

@@ -19,8 +19,9 @@ from torch.optim import SGD, AdamW
 from torch.optim.lr_scheduler import StepLR
 
 import stepe
-from stepe.data.augment import CropFlip
+from stepe.data.augment import CropFlip, ResidentAugment
 from stepe.data.samples import TensorSamples
+from stepe.data.strong import Strong
 from stepe.engine.compiled import CompiledEngine
 from stepe.engine.eager import EagerEngine
 from stepe.engine.fleet import run_together
@@ -148,6 +149,7 @@ def make_engine(
     data: Pictures,
     *,
     learning_rate: float = 0.05,
+    augment: ResidentAugment = CropFlip(1),  # noqa: B008 (nobody writes it)
     amp: str | None = None,
     averaging: float = 0.0,
 ) -> EagerEngine:
@@ -159,7 +161,7 @@ def make_engine(
     )
     return KINDS[kind](
         model,
-        TensorSamples(data.x.to(device), CropFlip(1)),
+        TensorSamples(data.x.to(device), augment),
         Task(data.given, classes=CLASSES, epochs=6, seed=0, criterion=unreduced, device=device),
         optimizer=optimizer,
         rate=ProgressRate(optimizer, constant),
@@ -374,16 +376,17 @@ def test_an_optimizer_that_no_graph_can_hold_is_refused(optimizer, pictures):
         fit(network(), pictures, optimizer=optimizer)
 
 
-def test_losses_in_training_are_written_by_sample_index(pictures):
+@pytest.mark.parametrize("augment", [CropFlip(1), Strong(CropFlip(1), share=0.5)])
+def test_losses_in_training_are_written_by_sample_index(augment, pictures):
     """At rate 0 and without BatchNorm, a sample's loss does not depend on when it came."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(192, CLASSES))
     expected = copy.deepcopy(model)
-    engine = make_engine("resident", model, pictures, learning_rate=0.0)
+    engine = make_engine("resident", model, pictures, learning_rate=0.0, augment=augment)
     assert isinstance(engine, ResidentEngine)
     plan = whole_plan(4, kept=torch.arange(N) % 3 > 0)
     engine.train(plan, plain(engine))
-    seen = CropFlip(1)(pictures.x, torch.arange(N), Stream.named(0, "augment", 4))
+    seen = augment(pictures.x, torch.arange(N), Stream.named(0, "augment", 4))
     losses = unreduced(scaled(expected, seen), pictures.given).detach()
     found = engine.train_losses.cpu()
     torch.testing.assert_close(found[plan.kept], losses[plan.kept], rtol=1e-4, atol=1e-5)
