@@ -317,6 +317,8 @@ MISTAKES = {
     "long warm-up": ({"warmup": 3}, "warm-up is 3 of 3 epochs"),
     "negative warm-up": ({"warmup": -1}, "warm-up is -1"),
     "class floor": ({"min_keep": 2.0}, "min_keep is 2.0"),
+    "strong augmentation of no pictures": ({"strong": 0.3}, "strong is for pictures"),
+    "strong augmentation of more than all": ({"strong": 1.5}, "strongly augmented pictures is 1.5"),
     "device": ({"device": "tpu"}, "device 'tpu' is not there"),
     "a device without numbers": ({"device": "meta"}, "device 'meta' is not there"),
     "a device without its package": ({"device": "hpu"}, "device 'hpu' is not there"),

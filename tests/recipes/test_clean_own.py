@@ -13,6 +13,8 @@ from PIL import Image
 import stepe
 from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
+from stepe.data.augment import CropFlip
+from stepe.data.strong import Strong
 from stepe.recipes.clean import resume, training_for
 
 pytestmark = pytest.mark.usefixtures("_elsewhere")
@@ -115,6 +117,21 @@ def test_a_folder_of_pictures_becomes_a_run(photos):
         "classes": 2,
         "stem": "imagenet",
     }
+
+
+@pytest.mark.usefixtures("photos")
+def test_a_share_of_the_pictures_is_augmented_strongly(monkeypatch):
+    seen = []
+
+    def stop(*args: Any, augment: Any, **options: Any) -> None:
+        seen.append(augment)
+        raise StopHereError
+
+    monkeypatch.setattr("stepe.recipes.clean.fit", stop)
+    for strong in (0.3, 0):
+        with pytest.raises(StopHereError):
+            stepe.clean("photos", strong=strong, epochs=2, rho_max=0.2, out="run", device="cpu")
+    assert seen == [Strong(CropFlip(4), share=0.3), CropFlip(4)]
 
 
 def test_long_trainings_on_a_cpu_are_announced_before_they_begin(photos, monkeypatch):

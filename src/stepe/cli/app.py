@@ -44,7 +44,7 @@ EXIT_INTERRUPTED = 130
 RESUMED = (
     *("label", "text", "image", "features", "id", "trusted", "group", "split_by", "holdout", "test", "encoding"),
     *("image_size", "model", "decisions"),
-    *("method", "noise", "epochs", "warmup", "rho_max", "probe", "noise_rate", "min_keep", "balanced"),
+    *("method", "noise", "epochs", "warmup", "rho_max", "probe", "noise_rate", "min_keep", "balanced", "strong"),
     *("seed", "device", "track"),
 )
 METHOD_NAMES = ", ".join(EVERY_METHOD)
@@ -240,6 +240,10 @@ def clean(
     balanced: Annotated[
         bool, typer.Option("--balanced", help="Let every class count alike in training, however rare.")
     ] = False,
+    strong: Annotated[
+        float,
+        typer.Option(help="Share of the pictures that are also turned, moved, recoloured and cut into; 0 is off."),
+    ] = 0.0,
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run; by default runs/DATA-N.", show_default=False)
@@ -352,6 +356,7 @@ def clean(
             noise_rate=noise_rate,
             min_keep=min_keep,
             balanced=balanced,
+            strong=strong,
             seed=seed,
             out=target,
             device=device,

@@ -30,6 +30,7 @@ from stepe.data.noise import Noise
 from stepe.data.own import Layout, resolved
 from stepe.data.source import BUNDLED_PREFIX, Source, open_own, open_source
 from stepe.data.split import HOLD_OUT
+from stepe.data.strong import Strong
 from stepe.errors import InputError, RunError
 from stepe.files import sweep
 from stepe.fit import fit
@@ -135,6 +136,8 @@ class Request(Layout):
     """the last entry of its log that counts"""
     balanced: bool = False
     """whether every class counts alike in training, however rare"""
+    strong: float = 0.0
+    """share of the pictures that are augmented strongly, drawn anew each epoch"""
     track: tuple[str, ...] = ()
     """where the history goes besides the run folder"""
     blends: bool = True
@@ -185,6 +188,7 @@ def clean(
     noise_rate: float | None = None,
     min_keep: float = 0.0,
     balanced: bool = False,
+    strong: float = 0.0,
     seed: int = 0,
     out: str | Path | None = None,
     device: str = "auto",
@@ -227,6 +231,8 @@ def clean(
         noise_rate: known share of wrong labels.
         min_keep: share of every class, or of every ``group``, that is never dropped.
         balanced: whether every class counts alike in training, however rare; what is dropped does not depend on it.
+        strong: share of the pictures that are, each epoch anew, also turned, moved, recoloured and cut into
+            (:class:`stepe.data.strong.Strong`).
         seed: everything random follows from it.
         out: the run folder; by default ``runs/<data>-<n>``.
         data_dir: where CIFAR-N lies; else it is looked for in ``$STEPE_DATA`` and a cache folder, else downloaded.
@@ -285,6 +291,7 @@ def clean(
         noise_rate=noise_rate,
         min_keep=min_keep,
         balanced=balanced,
+        strong=strong,
         seed=seed,
         device=device,
         data_dir=None if folder is None else str(folder.resolve()),
@@ -300,6 +307,7 @@ def clean(
         **{option.name: getattr(layout, option.name) for option in fields(Layout)},
     )
     _check_options(request, rho_max=rho_max, warmup=warmup, min_keep=min_keep or None)
+    _check_strong(strong, source)
     if request.every_method:
         request = _without_refused(request, source, say)
     _check_methods(request, source)
@@ -417,6 +425,15 @@ def _check_options(request: Request, **given: Any) -> None:
     ignored = [name for name, value in given.items() if value is not None and name not in request.options(main)]
     if ignored and len(request.methods) == 1:
         raise InputError(f"method {main!r} has no {' or '.join(ignored)}; leave it out, or choose another method")
+
+
+def _check_strong(share: float, source: Source) -> None:
+    Strong(share=share)  # refuses what is no share
+    if share and source.mean is None:
+        raise InputError(
+            "strong is for pictures, and nothing is trained on pictures here: leave it out (digits are learned as rows "
+            "of pixels; without a GPU, a pretrained network is not trained itself)"
+        )
 
 
 def _check_methods(request: Request, source: Source) -> None:
@@ -565,7 +582,7 @@ def _train(
             batch_size=preset.batch_size,
             **preset.optimizer_options(device),
             device=device,
-            **_image_options(source, device, request.model),
+            **_image_options(source, device, request.model, request.strong),
             seed=request.seed,
             run=folder,
             resume=resume,
@@ -632,13 +649,14 @@ def _say_how_long(
         )
 
 
-def _image_options(source: Source, device: torch.device, model: str | None) -> dict[str, Any]:
+def _image_options(source: Source, device: torch.device, model: str | None, strong: float) -> dict[str, Any]:
     if source.mean is None or source.std is None:
         return {}
     gpu = device.type == "cuda"
+    light = CropFlip(padding=max(1, source.x.shape[-1] // 8))
     return {
         "forward": Normalised.by(source.mean, source.std, device),
-        "augment": CropFlip(padding=max(1, source.x.shape[-1] // 8)),
+        "augment": Strong(light, strong) if strong else light,
         "amp": "bf16" if gpu else None,
         "engine": "resident" if gpu and model is None else "eager",
     }
