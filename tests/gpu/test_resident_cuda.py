@@ -308,7 +308,7 @@ def test_an_epoch_at_rate_zero_leaves_equal_batchnorm_buffers(pictures):
 
 @pytest.mark.parametrize("variant", ["step-e", "step-e soft", "step-e sticky", "one-shot", "self-paced"])
 def test_the_same_losses_give_the_same_kept_sets(variant, pictures, monkeypatch):
-    def scripted(engine: EagerEngine, epoch: int, view: str, *, probabilities: bool = False) -> Observation:
+    def scripted(engine: EagerEngine, epoch: int, view: str, **asked: bool) -> Observation:
         losses = torch.rand(N, generator=torch.Generator().manual_seed(epoch))
         return Observation(losses.to(engine.device))
 

@@ -77,14 +77,22 @@ class EagerEngine:
         check_outputs(outputs)
         return outputs.float() if outputs.dtype in AMP_TYPES.values() else outputs
 
-    def probe(self, epoch: int, view: View, *, probabilities: bool = False, only: Tensor | None = None) -> Observation:
+    def probe(
+        self,
+        epoch: int,
+        view: View,
+        *,
+        probabilities: bool = False,
+        features: bool = False,
+        only: Tensor | None = None,
+    ) -> Observation:
         """Judge all training samples under the given labels, or ``only`` some, in their order."""
         stream = Stream.named(self.task.seed, "probe", epoch)
-        return self._judge_all(self.samples, self.task.labels, stream, view, probabilities, only)
+        return self._judge_all(self.samples, self.task.labels, stream, view, probabilities, features, only)
 
     def judge(self, samples: Samples, labels: Tensor) -> Observation:
         """Judge other samples, for example held-out ones, as they come."""
-        return self._judge_all(samples, labels, Stream.named(self.task.seed, "judge"), "augmented", False)
+        return self._judge_all(samples, labels, Stream.named(self.task.seed, "judge"), "augmented")
 
     def mark(self) -> Awaitable | None:
         """What to wait for until all work launched so far is done; ``None`` where launching is doing."""
@@ -100,7 +108,8 @@ class EagerEngine:
         labels: Tensor,
         stream: Stream,
         view: View,
-        probabilities: bool,
+        probabilities: bool = False,
+        features: bool = False,
         only: Tensor | None = None,
     ) -> Observation:
         index = torch.arange(len(samples)) if only is None else only
@@ -126,6 +135,7 @@ class EagerEngine:
             stream=stream,
             device=self.device,
             probabilities=probabilities,
+            features=features,
             read=self.task.read,
         )
         return self.ranks.assemble(seen, positions)
