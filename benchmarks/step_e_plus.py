@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from stepe.data.strong import Strong
 from stepe.environment import describe_environment
 from stepe.files import write_text
 from stepe.paper.grid import SEEDS, TIMED_SEED, Cell
@@ -43,12 +44,14 @@ SCREENED: dict[str, dict[str, Any]] = {
     "no correction": {"correct": False},
     "no refinement": {"refine": 0},
     "refined by 0.8": {"refine": 0.8},
+    "100 neighbours": {"neighbours": 100},
     "no mixup": {"mixup": 0},
     "mixup 0.5": {"mixup": 0.5},
     "ramp done at 0.8": {"ramp_end": round(0.8 * SCREENED_EPOCHS)},
 }
 TRAININGS: dict[str, dict[str, Any]] = {
     "weight decay 0.001": {"weight_decay": 1e-3},
+    "strong augmentation of 0.3": {"augment": Strong(share=0.3)},
     "batches of 256, rate 0.2": {"batch_size": 256, "learning_rate": 0.2},
 }
 SYNTHETIC = {

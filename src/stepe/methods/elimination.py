@@ -173,8 +173,12 @@ class Elimination(Method):
         if self.ranks_by == "posterior":
             right = probability_right(guess, labels, self.noise(ledger) or UNKNOWN)
         else:
-            right = guess.gather(1, labels.to(guess.device)[:, None]).squeeze(1)
+            right = self.probability_given(guess, ledger)
         return -right.clamp(min=torch.finfo(torch.float32).tiny).log().to(ledger.device)
+
+    def probability_given(self, guess: Tensor, ledger: Ledger) -> Tensor:
+        """Of each sample's label, by the guess."""
+        return guess.gather(1, self.task.labels.to(guess.device)[:, None]).squeeze(1)
 
     def guess(self, ledger: Ledger) -> Tensor:
         """What the running guess says of every sample (n x classes)."""

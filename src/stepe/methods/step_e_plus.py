@@ -13,10 +13,11 @@ from torch import Tensor
 
 from stepe.correction import confidence, corrected
 from stepe.errors import InputError
-from stepe.ledger import Ledger
+from stepe.ledger import Ledger, Observation
 from stepe.methods.base import Batch, Forward, Task
 from stepe.methods.step_e import StepwiseElimination
 from stepe.mixing import Blends
+from stepe.neighbours import vote
 from stepe.noise_rate import CAP_OF_ESTIMATE, UNKNOWN, Estimate
 from stepe.plan import Plan
 from stepe.posterior import posterior
@@ -49,6 +50,8 @@ class StepEPlus(StepwiseElimination):
     """train the dropped samples on the guess, by its confidence; else not at all"""
     refine: float = 0.5
     """how much of a kept label the guess replaces once the ramp is done"""
+    neighbours: int = 0
+    """how many samples that the model represents alike have a vote in a sample's score; 0: none"""
     mixup: float = 0.2
     """train on blends of two samples, shares drawn from Beta(mixup, mixup), the larger for the first; 0: off"""
 
@@ -60,12 +63,26 @@ class StepEPlus(StepwiseElimination):
         for name, within in (("refine", 0 <= self.refine <= 1), ("guess_memory", 0 <= self.guess_memory < 1)):
             if not within:
                 raise InputError(f"{name} is {getattr(self, name)!r}; it must be a share in [0, 1]")
+        if not isinstance(self.neighbours, int) or self.neighbours < 0:
+            raise InputError(f"neighbours is {self.neighbours!r}; it must be a whole number, 0 for none")
+        if self.neighbours and task.reach != "in-sample":
+            raise InputError(
+                "neighbours are found in what one model thinks of all samples, and a cross-fitted probe asks several: "
+                "use neighbours=0, or probe='in-sample'"
+            )
         if self.softness and self.correct:
             raise InputError("softness trains on doubtful labels, and correct on guesses instead: choose one of them")
         if self.belief not in ("guess", "posterior"):
             raise InputError(f"belief is {self.belief!r}; choose guess or posterior")
         super().start(task, ledger)
+        if self.neighbours and self.ranks_by != "guess":
+            raise InputError(
+                f"neighbours vote on guesses, and score is {self.ranks_by!r}: use neighbours=0 or score='guess'"
+            )
         check_prior(self.prior, task.classes)
+        self.needs_features = self.neighbours > 0
+        if self.neighbours:
+            ledger.add_column("vote", torch.float32, float("nan"), device=task.device)
         self._blends = Blends(task, self.mixup, at_least_half=True) if self.mixup else None
 
     @property
@@ -98,6 +115,21 @@ class StepEPlus(StepwiseElimination):
     def remembers_from(self) -> int:
         """Halfway through the warm-up."""
         return (self.warmup_epochs + 1) // 2
+
+    def observe(self, seen: Observation, ledger: Ledger) -> None:
+        """Take in a probe, and have the neighbours vote on it."""
+        super().observe(seen, ledger)
+        if self.neighbours:
+            if seen.features is None:
+                raise InputError("the probe does not say what the model thinks of its inputs; use neighbours=0")
+            guess = self.guess(ledger)
+            near = vote(seen.features.to(guess.device), guess, self.neighbours)
+            ledger["vote"] = near.gather(1, self.task.labels.to(near.device)[:, None])
+
+    def probability_given(self, guess: Tensor, ledger: Ledger) -> Tensor:
+        """Of the label, by the guess; half of it by the neighbours' guesses, where they are asked."""
+        own = super().probability_given(guess, ledger)
+        return (own + ledger["vote"]) / 2 if self.neighbours else own
 
     def guess(self, ledger: Ledger) -> Tensor:
         """The running guess, aligned to how often classes occur."""
