@@ -6,7 +6,9 @@ labels untouched, is held out for the accuracy. Writes results/defaults.json, ro
     STEPE_DATA=DATA python benchmarks/defaults.py [--seeds 10] [--first-seed 0] [--processes 2] [--only digits]
 """
 
+import json
 import statistics
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,8 @@ AUTO: dict[str, Any] = {"rho_max": "auto", "warmup": "auto", "probe": "auto"}
 MEASURED = ("accuracy", "f1", "auroc")
 
 
-def measure(key: Key) -> Row:
-    """One row."""
+def measure(key: Key, plus: dict[str, Any]) -> Row:
+    """One row; ``plus`` are further options of Step-E+."""
     torch.set_num_threads(1)
     name, model, noise, seed = key
     case = load(name, model)
@@ -34,7 +36,7 @@ def measure(key: Key) -> Row:
     held_out, rest = order[: round(HOLD_OUT * len(order))], order[round(HOLD_OUT * len(order)) :]
     row: Row = {"data": name, "model": model, "noise": noise, "seed": seed}
     blends: dict[str, Any] = {} if source.can_be_blended else {"mixup": 0}
-    for method, options in (("step-e", {}), ("step-e-plus", blends)):
+    for method, options in (("step-e", {}), ("step-e-plus", blends | plus)):
         summary = case.train(
             source.x[rest],
             source.labels[rest],
@@ -91,9 +93,13 @@ def _compared(pairs: list[tuple[float, float]]) -> list[str]:
 
 def main() -> None:
     """Measure what is missing, and print the table."""
-    arguments = grid_options(__doc__, Path("results/defaults.json")).parse_args()
+    parser = grid_options(__doc__, Path("results/defaults.json"))
+    parser.add_argument(
+        "--options", type=json.loads, default={}, help="of Step-E+, as JSON, to try out in another --out"
+    )
+    arguments = parser.parse_args()
     keys = grid_keys(arguments, [(*setting, noise) for setting in SETTINGS for noise in NOISES])
-    print(table(measure_grid(arguments, keys, measure, key_of)))
+    print(table(measure_grid(arguments, keys, partial(measure, plus=arguments.options), key_of)))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ SCREENED: dict[str, dict[str, Any]] = {
     "score by the posterior": {"score": "posterior"},
     "score and correct by the posterior": {"score": "posterior", "belief": "posterior"},
     "prior from what is kept": {"prior": "kept"},
+    "prior from what is given": {"prior": "given"},
     "no prior": {"prior": "none"},
     "averaged over two epochs": {"averaging": 2.0},
     "no averaging": {"averaging": 0},
@@ -64,13 +65,16 @@ SYNTHETIC = {
 def plus(file: str, data: str, labels: str, seed: int = TIMED_SEED, **other: Any) -> Cell:
     """A run of Step-E+ with the stem that CIFAR networks usually have."""
     settings: dict[str, Any] = {"stem": "cifar", "variant": PRESET, "epochs": EPOCHS, "warmup": None}
-    return Cell(file, data, labels, "step-e-plus", seed, **settings | other)
+    settings |= other
+    # All of CIFAR's classes have equally many images, which is public.
+    settings["options"] = {"prior": "uniform"} | settings.get("options", {})
+    return Cell(file, data, labels, "step-e-plus", seed, **settings)
 
 
 def screened() -> list[Cell]:
     """One seed, part of the epochs, and no look at the test set."""
     cell = plus("screen", "cifar100n", "noisy", held_out=HELD_OUT, epochs=SCREENED_EPOCHS)
-    return [replace(cell, variant=name, options=options) for name, options in SCREENED.items()] + [
+    return [replace(cell, variant=name, options=cell.options | options) for name, options in SCREENED.items()] + [
         replace(cell, variant=name, training=training) for name, training in TRAININGS.items()
     ]
 
@@ -122,7 +126,7 @@ def cost(bench: Bench, epochs: int = 8) -> Iterator[Row]:
     """Seconds an epoch once everything is dropped that will be, each run alone, against plain training."""
     base = plus("cost", "cifar100n", "noisy", epochs=epochs)
     data = bench.load(base)
-    early = {"warmup": 1, "ramp_end": 2}
+    early: dict[str, Any] = {"warmup": 1, "ramp_end": 2}
     variants: list[tuple[str, str, dict[str, Any]]] = [
         ("plain", "baseline", {}),
         ("Step-E", "step-e", early),

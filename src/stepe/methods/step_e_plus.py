@@ -42,7 +42,7 @@ class StepEPlus(StepwiseElimination):
     """epochs over which weights are averaged for the model that is probed and tested; 0: off"""
     guess_memory: float = 0.85
     """how much the running guess remembers earlier probes"""
-    prior: Prior = "uniform"
+    prior: Prior = "kept"
     """how often the classes occur, to which guesses are aligned (``stepe.prior``)"""
     belief: Literal["guess", "posterior"] = "guess"
     """what corrections are: the guess, by the input alone, or by the given label and how labels go wrong too"""
