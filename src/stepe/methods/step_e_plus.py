@@ -37,7 +37,6 @@ class StepEPlus(StepwiseElimination):
     needs_classes: ClassVar[bool] = True
     warmup_share: ClassVar[float] = 1 / 9
 
-    score: Literal["auto", "loss", "guess", "posterior"] = "guess"
     averaging: float = 0.85
     """epochs over which weights are averaged for the model that is probed and tested; 0: off"""
     guess_memory: float = 0.85
@@ -84,6 +83,11 @@ class StepEPlus(StepwiseElimination):
         if self.neighbours:
             ledger.add_column("vote", torch.float32, float("nan"), device=task.device)
         self._blends = Blends(task, self.mixup, at_least_half=True) if self.mixup else None
+
+    def resolve_score(self) -> str:
+        """What ``auto`` stands for: never the loss."""
+        resolved = super().resolve_score()
+        return "guess" if self.score == "auto" and resolved == "loss" else resolved
 
     @property
     def mixes_inputs(self) -> bool:  # type: ignore[override]
