@@ -95,6 +95,16 @@ def test_where_nobody_can_tell_how_many_are_wrong_only_labels_more_likely_wrong_
     assert flags(ledger, torch.tensor([0, 0, 0, 1]), noise).tolist() == [True, False, False, False]
 
 
+def test_in_a_class_that_is_hardly_recognised_only_labels_more_likely_wrong_are_flagged():
+    ledger = judged(margin=[1.0] * 8, dropped=[True, False, False, False, False, False, True, True])
+    ledger.add_column("guess", torch.float16, 0.0, width=3)
+    ledger["guess"] = torch.tensor(
+        [[0.49, 0.5, 0.01]] + [[0.9, 0.1, 0.0]] * 3 + [[0.1, 0.9, 0.0]] * 2 + [[0.48, 0.04, 0.48], [0.98, 0.01, 0.01]]
+    )
+    labels = torch.tensor([0, 0, 0, 0, 1, 1, 2, 2])
+    assert flags(ledger, labels, Estimate(0.32, 0.32, 0.32)).tolist() == [True] + [False] * 6 + [True]
+
+
 def test_a_sample_without_a_finite_guess_is_the_first_suspect():
     ledger = judged(margin=[1.0] * 2, dropped=[True, True])
     ledger.add_column("guess", torch.float16, 0.0, width=2)

@@ -9,6 +9,7 @@ from stepe.errors import InputError
 from stepe.noise_rate import (
     Estimate,
     confident_joint,
+    deniable_share,
     drop_max_from_rate,
     estimate_rate,
     resolve_drop_max,
@@ -171,6 +172,39 @@ def test_a_rare_class_can_be_judged_too():
     given = (torch.arange(1000) < 50).long()
     guess = F.one_hot((torch.arange(1000) < 40).long(), 2).float()
     assert estimate_rate(guess, given).rate == pytest.approx(0.01, abs=0.005)
+
+
+def naming(predicted: Tensor, classes: int, sure: float = 0.9) -> Tensor:
+    """Guesses that name these classes."""
+    return torch.where(F.one_hot(predicted, classes).bool(), sure, (1 - sure) / (classes - 1))
+
+
+def test_a_class_that_is_never_named_is_not_taken_for_mislabelled():
+    true, given = planted(1000, 5, 0.05, next_class=True)
+    found = estimate_rate(naming(true.where(true < 4, torch.arange(1000) % 4), 5), given)
+    assert found.rate == pytest.approx(0.05, abs=0.02)
+    assert found.high > 0.2, "its labels may be wrong all the same"
+
+
+def test_labels_of_a_class_that_is_never_named_are_not_unrelated_to_their_inputs():
+    true = torch.arange(1000) % 10
+    known = naming(true, 10)
+    blind = known.clone()
+    blind[true == 9] = naming(true[true == 9] - 1, 10)
+    blind[:, 9] = 0
+    assert unrelated_share(blind, true) == unrelated_share(known, true) == 0
+
+
+@pytest.mark.parametrize(("recognised", "share"), [(0, 0.0), (5, 0.25), (10, 0.5), (20, 1.0), (100, 1.0)])
+def test_what_may_be_denied_of_a_class_grows_with_what_is_recognised(recognised, share):
+    given = torch.arange(300) // 100
+    predicted = torch.where(torch.arange(300) < 200 + recognised, given, 0)
+    assert deniable_share(naming(predicted, 3), given).tolist() == pytest.approx([1, 1, share])
+
+
+def test_all_of_a_class_may_be_denied_where_few_labels_of_any_are_agreed_with():
+    true, given = planted(5000, 10, 0.85)
+    assert deniable_share(naming(true, 10), given).min() == 1
 
 
 def test_a_class_that_nobody_carries_is_nobodys():

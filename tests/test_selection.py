@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stepe import selection
 from stepe.errors import InputError
-from stepe.selection import Selection, keep_count, select, soften
+from stepe.selection import Selection, keep_count, raise_to_floor, select, soften
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 # Few values, so that ties are common, and every kind of trouble.
@@ -208,6 +208,12 @@ def test_groups_may_be_any_integers():
     scores = torch.tensor([1.0, 2.0, 3.0, 4.0])
     chosen = select(scores, 0.5, groups=torch.tensor([10**12, 10**12, -5, -5]), min_keep=0.5)
     assert chosen.kept.tolist() == [True, True, True, False]
+
+
+def test_every_group_may_have_a_floor_of_its_own():
+    scores, groups = torch.arange(9).float(), torch.tensor([0, 0, 0, 2, 2, 2, 3, 3, 3])
+    kept = raise_to_floor(select(scores, 2 / 3).kept, scores, groups, torch.tensor([0.0, 1.0, 1.0, 0.5]))
+    assert kept.tolist() == [True] * 8 + [False]
 
 
 def test_many_groups_are_floored_at_once():

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from stepe.labels import given_names, suggested_names
 from stepe.ledger import Ledger, Observation
-from stepe.noise_rate import Estimate
+from stepe.noise_rate import Estimate, deniable_share
 from stepe.posterior import posterior, probability_right
 
 CONTRADICTED = 0.9
@@ -64,13 +64,14 @@ def flags(ledger: Ledger, labels: Tensor, noise: Estimate | None = None) -> Tens
     """Which samples to advise people to look at.
 
     Where a running guess is kept: those dropped whose label is least likely to be right, as many as there are wrong
-    ones by ``noise``; where nobody can tell how many that are, only those more likely wrong than right. Else those
-    dropped that the model contradicts, in the end and before: a hard sample that was dropped is soon contradicted too,
-    for nobody teaches it any more; a wrong label was contradicted all along.
+    ones by ``noise``; where nobody can tell how many that are, in all or in a class that is hardly recognised, only
+    those more likely wrong than right. Else those dropped that the model contradicts, in the end and before: a hard
+    sample that was dropped is soon contradicted too, for nobody teaches it any more; a wrong label was contradicted all
+    along.
     """
     if noise is not None:
         right = probability_right(ledger["guess"], labels, noise).to(ledger.device)
-        return _least_likely(right, ledger["dropped"], noise)
+        return _least_likely(right, ledger, labels, noise)
     margin = ledger["margin"]
     share = CONTRADICTED_NUMBERS if "output" in ledger.columns else CONTRADICTED
     often = ledger["times_contradicted"] >= share * ledger["times_probed"]
@@ -78,12 +79,14 @@ def flags(ledger: Ledger, labels: Tensor, noise: Estimate | None = None) -> Tens
     return ledger["dropped"] & (((margin < 0) & often) | torch.isnan(margin))
 
 
-def _least_likely(right: Tensor, dropped: Tensor, noise: Estimate) -> Tensor:
-    right = right.nan_to_num(nan=0.0)
+def _least_likely(right: Tensor, ledger: Ledger, labels: Tensor, noise: Estimate) -> Tensor:
+    right, dropped = right.nan_to_num(nan=0.0), ledger["dropped"]
     order = torch.argsort(torch.where(dropped, right, torch.inf), stable=True)
     chosen = torch.zeros_like(dropped)
     chosen[order[: round(noise.rate * len(right))]] = True
-    return chosen & dropped & ((right < 0.5) | (not noise.is_vague))
+    recognised = (deniable_share(ledger["guess"], labels) == 1).to(ledger.device)[labels.to(ledger.device)]
+    counted = recognised & (not noise.is_vague)
+    return chosen & dropped & ((right < 0.5) | counted)
 
 
 def training_table(
@@ -105,7 +108,7 @@ def training_table(
         given = labels.to(ledger.device)[:, None]
         likely = posterior(ledger["guess"], labels, noise).to(ledger.device)
         trust = likely.gather(1, given).squeeze(1)
-        flagged = _least_likely(trust, ledger["dropped"], noise)
+        flagged = _least_likely(trust, ledger, labels, noise)
         # Whoever is pointed to a label wants to know what else it could be.
         confidence, prediction = torch.where(flagged[:, None], likely.scatter(1, given, 0.0), likely).max(1)
     seen = Observation(

@@ -20,6 +20,8 @@ CHANCE, OWN_ERROR = 0.1, 0.8
 mistakes, which pass for wrong labels"""
 LEARNED = 0.05
 """a model that explains less than this part of what naming the largest class leaves open knows nothing"""
+FAMILIAR = 0.2
+"""a class of which less than this part is recognised may as well be hard as mislabelled"""
 HOPELESS = 0.4
 """where so many samples are in doubt, nothing can be said for sure"""
 VAGUE = 0.5
@@ -120,6 +122,25 @@ def has_learned(agreed: float, labels: Tensor) -> bool:
     return agreed >= largest + LEARNED * (1 - largest)
 
 
+def deniable_share(guess: Tensor, labels: Tensor) -> Tensor:
+    """Of each class, the largest share of its labels that guesses may call wrong: all, unless it is hardly recognised.
+
+    A model that never names a class contradicts all of its labels, and knows none of them to be wrong. So some of a
+    class must be recognised first: a fifth, or where few labels are agreed with at all, half of the usual share.
+    Where less is, the claims shrink in proportion.
+
+    >>> guess = torch.tensor([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.4, 0.4, 0.2], [0.6, 0.2, 0.2]])
+    >>> deniable_share(guess, torch.tensor([0, 1, 2, 2]))
+    tensor([1., 1., 0.])
+    """
+    labels = labels.to(guess.device)
+    classes, agreed = guess.shape[1], guess.argmax(1) == labels
+    counts = torch.bincount(labels, minlength=classes)
+    recognised = torch.bincount(labels[agreed], minlength=classes) / counts.clamp(min=1)
+    enough = (agreed.float().mean() / 2).clamp(min=1 / len(labels), max=FAMILIAR)
+    return (recognised / enough).clamp(max=1)
+
+
 def estimate_rate(
     guess: Tensor, labels: Tensor, *, unsure: float | None = None, doubt: float | None = None
 ) -> Estimate:
@@ -142,8 +163,9 @@ def estimate_rate(
     rows = joint.sum(1)
     wrong = torch.where(rows > 0, 1 - joint.diagonal() / rows.clamp(min=1), 0.0)
     contradicted = float((wrong * counts).sum() / counts.sum())
+    denied = float((wrong.minimum(deniable_share(guess, labels)) * counts).sum() / counts.sum())
     unrelated = unrelated_share(guess, labels)
-    rate = max(unrelated, contradicted - OWN_ERROR * max(0.0, (unsure or 0.0) - CHANCE))
+    rate = max(unrelated, denied - OWN_ERROR * max(0.0, (unsure or 0.0) - CHANCE))
     if doubt is None:
         doubt = float(1 - guess.amax(1).mean()) if unsure is None else unsure
     spread = 1.645 * (max(rate * (1 - rate), 1 / len(labels)) / len(labels)) ** 0.5
@@ -168,7 +190,8 @@ def unrelated_share(guess: Tensor, labels: Tensor) -> float:
     by_chance = float(((use * far).sum(1) / use[:, 1:].sum(1).clamp(min=1 / n)).mean())
     if by_chance < SHORTEST_TAIL:
         return 0.0
-    seen = float((far & (order == labels[:, None])).any(1).double().mean())
+    far_down = (far & (order == labels[:, None])).any(1)
+    seen = float((far_down * deniable_share(guess, labels)[labels]).double().mean())
     error = math.sqrt(max(seen, 1 / n) / n)
     return _knowledge(guess, labels) * max(0.0, seen - error) / by_chance
 

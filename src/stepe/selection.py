@@ -64,7 +64,7 @@ def select(scores: Tensor, drop_fraction: float, *, groups: Tensor | None = None
     if min_keep > 0:
         assert groups is not None
         before = int(kept.sum())
-        kept = _raise_to_floor(kept, scores, groups, min_keep)
+        kept = raise_to_floor(kept, scores, groups, min_keep)
         shortfall = int(kept.sum()) - before
     return Selection(kept, cut, len(scores) - n_finite, shortfall)
 
@@ -180,12 +180,16 @@ def _value_at_rank(values: Any, rank: int) -> Any:
     return np.partition(values, rank)[rank]
 
 
-def _raise_to_floor(kept: Tensor, scores: Tensor, groups: Tensor, min_keep: float) -> Tensor:
-    """Re-admit the lowest finite scores of every group that fell under its floor."""
+def raise_to_floor(kept: Tensor, scores: Tensor, groups: Tensor, min_keep: float | Tensor) -> Tensor:
+    """Re-admit the lowest finite scores of every group that fell under its floor.
+
+    ``min_keep`` is one share for all groups, or one for each, by the group's number.
+    """
     names, member = torch.unique(groups, return_inverse=True)
     size = torch.bincount(member, minlength=len(names))
     have = torch.bincount(member[kept], minlength=len(names))
-    floor = torch.ceil(size.double() * min_keep - 1e-9).long()
+    share = min_keep[names].double() if isinstance(min_keep, Tensor) else min_keep
+    floor = torch.ceil(size.double() * share - 1e-9).long()
     index = torch.nonzero((have < floor)[member] & torch.isfinite(scores)).squeeze(1)
     # By group, then by score, then by index: a sample's place in its group is its distance to the group's first.
     index = index[torch.argsort(scores[index], stable=True)]

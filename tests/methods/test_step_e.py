@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 import stepe
+from stepe.issues import flags
 from stepe.ledger import Ledger, Observation
 from stepe.methods import METHODS, Task, make_method
 from stepe.plan import Plan
@@ -122,6 +123,28 @@ def test_groups_replace_classes_in_min_keep():
     plan = Run(rho_max=0.5, warmup=0, ramp_end=0, min_keep=0.4, groups=groups).epoch(0, RISING)
     assert dropped(plan) == [7, 8, 9]
     assert plan.shortfall == 2
+
+
+@pytest.mark.parametrize("rho_max", [None, 0.5])
+def test_a_class_the_model_never_names_is_neither_dropped_nor_flagged(rho_max):
+    labels = torch.arange(300) % 3
+    predicted = torch.where(labels == 2, torch.arange(300) // 3 % 2, labels)
+    predicted[:30] = (labels[:30] + 1) % 2
+    guess = torch.where(F.one_hot(predicted, 3).bool(), 0.9, 0.05)
+    task = Task(labels, 3, epochs=6, seed=0, criterion=unreduced, reach="cross:2")
+    method, ledger = make_method("step-e", rho_max=rho_max, schedule="early", warmup=2), Ledger(300)
+    method.start(task, ledger)
+    for epoch in range(6):
+        if method.wants_probe(epoch):
+            method.observe(Observation(torch.zeros(300), probability=guess, unspoilt=True), ledger)
+        plan = method.plan(epoch, ledger)
+        ledger.record_selection(plan.kept)
+    flagged = flags(ledger, labels, method.noise(ledger))
+    assert plan.kept[labels == 2].all()
+    assert not flagged[labels == 2].any()
+    assert not plan.kept[:30][labels[:30] != 2].any()
+    assert flagged[:30][labels[:30] != 2].all()
+    assert method.findings(ledger)["hardly_recognised"] == [2]
 
 
 def test_the_state_holds_the_resolved_rho_max():

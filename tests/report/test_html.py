@@ -105,6 +105,21 @@ def test_an_estimate_decides_what_no_flags_mean(rate, headline, cautious, plain_
     assert "drops nothing" not in page
 
 
+@pytest.mark.parametrize(
+    ("classes", "said"),
+    [
+        ([3], "hardly recognises 3: little is said about the labels of this class."),
+        ([1, 3, 8], "hardly recognises 1, 3 and 8: little is said about the labels of these classes."),
+        (list(range(8)), "hardly recognises 0, 1, 2, 3, 4 and 3 more: "),
+    ],
+)
+def test_classes_that_were_not_learned_are_named(classes, said, digits_run: Run, tmp_path: Path) -> None:
+    path = copied(digits_run, tmp_path / "run")
+    (path / "summary.json").write_text(json.dumps(digits_run.summary | {"hardly_recognised": classes}))
+    assert said in render(Run(path))
+    assert "hardly recognises" not in render(digits_run)
+
+
 def test_an_estimate_is_stated_with_its_range_and_where_the_flags_are(digits_run: Run, tmp_path: Path) -> None:
     path = copied(digits_run, tmp_path / "run")
     rate = {"rate": 0.081, "low": 0.06, "high": 0.104}

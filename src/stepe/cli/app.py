@@ -442,6 +442,7 @@ def _show_result(run: stepe.Run, written: Path | None, *, quiet: bool, as_json: 
         return
     from stepe.cli.tables import comparison, suspects
     from stepe.noise_rate import stated_rate
+    from stepe.report.findings import hardly_recognised
 
     console = Console(emoji=False)
     order = {name: position for position, name in enumerate(("plain", run.method, "oracle"))}
@@ -458,6 +459,8 @@ def _show_result(run: stepe.Run, written: Path | None, *, quiet: bool, as_json: 
     console.print()
     if "noise_rate" in run.summary:
         console.print(stated_rate(run.summary["noise_rate"]), highlight=False, soft_wrap=True)
+    if unjudged := hardly_recognised(run):
+        console.print(unjudged, highlight=False, soft_wrap=True, markup=False)
     console.print(f"{run.summary['flagged']} of {run.summary['samples']} labels look wrong:", highlight=False)
     for file in filter(None, (run.path / "issues.csv", written, report)):
         console.print(f"  {file}", highlight=False, soft_wrap=True, markup=False)

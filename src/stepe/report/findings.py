@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from stepe.noise_rate import Estimate
 from stepe.report.figures import drops
-from stepe.report.wording import percent, share
+from stepe.report.wording import percent, share, visible
 
 if TYPE_CHECKING:
     from stepe.run import Run
@@ -76,7 +76,22 @@ def findings(run: "Run") -> list[str]:
         found.append(f"The answer is known here{kind}: {noise['noisy']:,} samples are corrupted.")
     if rate := run.summary.get("noise_rate"):
         found.append(_caution(Estimate(**rate)))
+    if unjudged := hardly_recognised(run):
+        found.append(unjudged)
     return found
+
+
+def hardly_recognised(run: "Run") -> str:
+    """Which classes the model has not learned well enough to speak against their labels; nothing if it has."""
+    names = [visible(run.class_names[i]) for i in run.summary.get("hardly_recognised", ())]
+    if not names:
+        return ""
+    listed, more = names[:FEW], len(names) - FEW
+    if more > 0:
+        listed.append(f"{more} more")
+    who = listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
+    these = "this class" if len(names) == 1 else "these classes"
+    return f"The model hardly recognises {who}: little is said about the labels of {these}."
 
 
 def _caution(estimate: Estimate) -> str:
