@@ -40,8 +40,8 @@ SCREENED: dict[str, dict[str, Any]] = {
     "prior from what is kept": {"prior": "kept"},
     "prior from what is given": {"prior": "given"},
     "no prior": {"prior": "none"},
-    "averaged over two epochs": {"averaging": 2.0},
-    "no averaging": {"averaging": 0},
+    "averaged over two epochs": {"average": 2.0},
+    "no averaging": {"average": 0},
     "no correction": {"correct": False},
     "no refinement": {"refine": 0},
     "refined by 0.8": {"refine": 0.8},
@@ -132,7 +132,7 @@ def cost(bench: Bench, epochs: int = 8) -> Iterator[Row]:
         ("Step-E", "step-e", early),
         ("Step-E+", "step-e-plus", early),
         ("Step-E+ without mixup", "step-e-plus", early | {"mixup": 0}),
-        ("Step-E+ without averaging", "step-e-plus", early | {"averaging": 0}),
+        ("Step-E+ without averaging", "step-e-plus", early | {"average": 0}),
     ]
     for stem in ("imagenet", "cifar"):
         warm_up(replace(base, stem=stem), data, bench)

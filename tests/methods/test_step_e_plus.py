@@ -15,7 +15,7 @@ from stepe.methods import Task, make_method
 from stepe.posterior import posterior
 from stepe.training import cross_entropy
 
-OFF: dict[str, Any] = {"score": "loss", "averaging": 0, "correct": False, "refine": 0, "mixup": 0, "prior": "none"}
+OFF: dict[str, Any] = {"score": "loss", "average": 0, "correct": False, "refine": 0, "mixup": 0, "prior": "none"}
 LABELS = torch.tensor([0, 1, 2, 0, 1])
 PROBABILITY = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.6, 0.3, 0.1], [0.5, 0.25, 0.25], [0.02, 0.96, 0.02]])
 
@@ -54,7 +54,7 @@ def test_dropped_samples_train_on_the_guess_and_kept_labels_are_refined():
 def test_labels_are_refined_as_the_ramp_proceeds():
     method, ledger = started()
     method.observe(seen(), ledger)
-    own = [float(method.plan(epoch, ledger).target[1, 1]) for epoch in (1, 3, 6, 9)]
+    own = [float(method.plan(epoch, ledger).target[1, 1]) for epoch in (2, 4, 6, 9)]
     assert own[0] == 1.0
     assert own == sorted(own, reverse=True)
     assert own[-2:] == pytest.approx([0.9, 0.9], abs=1e-3)
@@ -157,10 +157,10 @@ def test_inputs_that_cannot_be_blended_are_trained_on_without():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"averaging": -1}, "averaging is -1; it must be 0"),
+        ({"average": -1}, "average is -1; it must be 0"),
         ({"mixup": float("nan")}, "mixup is nan"),
         ({"refine": 1.5}, r"refine is 1.5; .*\[0, 1\]"),
-        ({"guess_memory": 1.0}, "guess_memory is 1.0"),
+        ({"guess_memory": 1.5}, "guess_memory is 1.5"),
         ({"softness": 0.5}, "choose one of them"),
         ({"prior": "balanced"}, "prior is 'balanced'"),
         ({"score": "margin"}, "score is 'margin'"),
@@ -172,6 +172,12 @@ def test_inputs_that_cannot_be_blended_are_trained_on_without():
 def test_options_out_of_range_are_refused(options, message):
     with pytest.raises(InputError, match=message):
         started(**options)
+
+
+def test_what_serves_one_model_is_off_where_others_judge(fooled):
+    for probe, expected in (("in-sample", (0.85, 0.5)), ("cross:3", (0.0, 0.0))):
+        method = fooled("step-e-plus", noise_rate=0.4, probe=probe).training.method
+        assert (method.averaging, method.refined) == expected
 
 
 def test_neighbours_are_for_one_model(fooled):

@@ -35,20 +35,21 @@ class StepEPlus(StepwiseElimination):
     summary: ClassVar[str] = "step-e, whose probe also corrects: dropped samples train on a running guess"
     paper: ClassVar[str] = "Step-E, and what the probe knows beyond it"
     needs_classes: ClassVar[bool] = True
-    warmup_share: ClassVar[float] = 1 / 9
 
-    averaging: float = 0.85
-    """epochs over which weights are averaged for the model that is probed and tested; 0: off"""
+    average: float | None = None
+    """epochs over which weights are averaged for the model that is probed and tested; 0: off; ``None``: 0.85 where
+    that model judges the samples it trains on, off where others judge them (``probe``)"""
     guess_memory: float = 0.85
     """how much the running guess remembers earlier probes"""
-    prior: Prior = "kept"
+    prior: Prior = "none"
     """how often the classes occur, to which guesses are aligned (``stepe.prior``)"""
     belief: Literal["guess", "posterior"] = "guess"
     """what corrections are: the guess, by the input alone, or by the given label and how labels go wrong too"""
     correct: bool = True
     """train the dropped samples on the guess, by its confidence; else not at all"""
-    refine: float = 0.5
-    """how much of a kept label the guess replaces once the ramp is done"""
+    refine: float | None = None
+    """how much of a kept label the guess replaces once the ramp is done; ``None``: half of it where the model judges
+    the samples it trains on, else nothing"""
     neighbours: int = 0
     """how many samples that the model represents alike have a vote in a sample's score; 0: none"""
     mixup: float = 0.2
@@ -56,12 +57,16 @@ class StepEPlus(StepwiseElimination):
 
     def start(self, task: Task, ledger: Ledger) -> None:
         """Resolve the options."""
-        for name in ("averaging", "mixup"):
-            if not getattr(self, name) >= 0:
-                raise InputError(f"{name} is {getattr(self, name)!r}; it must be 0 (off) or positive")
-        for name, within in (("refine", 0 <= self.refine <= 1), ("guess_memory", 0 <= self.guess_memory < 1)):
-            if not within:
-                raise InputError(f"{name} is {getattr(self, name)!r}; it must be a share in [0, 1]")
+        # Guesses out of fold come from several models: averaged weights and refined labels were of no use to them.
+        one_model = task.reach == "in-sample"
+        self.averaging = (0.85 if one_model else 0.0) if self.average is None else self.average
+        self.refined = (0.5 if one_model else 0.0) if self.refine is None else self.refine
+        for name, number in (("average", self.averaging), ("mixup", self.mixup)):
+            if not number >= 0:
+                raise InputError(f"{name} is {number!r}; it must be 0 (off) or positive")
+        for name, number in (("refine", self.refined), ("guess_memory", self.guess_memory)):
+            if not 0 <= number <= 1:
+                raise InputError(f"{name} is {number!r}; it must be a share in [0, 1]")
         if not isinstance(self.neighbours, int) or self.neighbours < 0:
             raise InputError(f"neighbours is {self.neighbours!r}; it must be a whole number, 0 for none")
         if self.neighbours and task.reach != "in-sample":
@@ -97,7 +102,7 @@ class StepEPlus(StepwiseElimination):
     @property
     def keeps_guess(self) -> bool:
         """Whether anything is made of the running guess."""
-        return super().keeps_guess or self.correct or self.refine > 0
+        return super().keeps_guess or self.correct or self.refined > 0
 
     def drop_max_for(self, rate: float | Estimate) -> float:
         """As many as are wrong, and no margin: what is dropped in vain trains on its guess."""
@@ -150,11 +155,11 @@ class StepEPlus(StepwiseElimination):
         if self._blends is not None:
             self._blends.draw(epoch)
         plan = super().plan(epoch, ledger)
-        if epoch < self.warmup_epochs or not (self.correct or self.refine):
+        if epoch < self.warmup_epochs or not (self.correct or self.refined):
             return plan
         guess, ramp = self.corrections(ledger), self.drop_fraction.progress(epoch)
         believed = plan.kept if self.task.trusted is None else plan.kept & ~self.task.trusted.to(plan.kept.device)
-        refine = torch.where(believed, self.refine * ramp, 0.0).to(guess.device)[:, None]
+        refine = torch.where(believed, self.refined * ramp, 0.0).to(guess.device)[:, None]
         plan = replace(plan, target=corrected(self.task.labels, plan.kept, guess, refine).to(ledger["guess"].dtype))
         if not self.correct:
             return plan
