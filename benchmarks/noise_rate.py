@@ -1,8 +1,8 @@
 """How well a run finds out the noise rate, and what it costs not to know it. Writes results/noise-rate.json.
 
-Each row: `rho_max="auto", warmup="auto", probe="auto"` on data with planted noise, beside the same with the known rate;
-on clean labels, beside plain training. A fifth of the samples, their labels untouched, is held out for the accuracy.
-Where there is a GPU, also CIFAR-N with its human noise, as `stepe clean` trains it; its test set is clean.
+Each row: Step-E+ with `rho_max="auto", warmup="auto", probe="auto"` on data with planted noise, beside the same with
+the known rate; on clean labels, beside plain training. A fifth of the samples, their labels untouched, is held out for the
+accuracy. Where there is a GPU, also CIFAR-N with its human noise, as `stepe clean` trains it; its test set is clean.
 A row is written as soon as it is there, and an interrupted grid goes on where it stopped.
 
     STEPE_DATA=DATA python benchmarks/noise_rate.py [--seeds 10] [--first-seed 0] [--processes 2] [--only digits]
@@ -58,12 +58,13 @@ def measure_planted(key: Key) -> Row:
     rate = float(source.truth.noisy[rest].double().mean())
     test = case.source.x[held_out], case.source.labels[held_out]
 
-    def train(**options: Any) -> Row:
-        return case.train(source.x[rest], source.labels[rest], seed, test=test, **options).summary
-
-    found = train(rho_max="auto", warmup="auto", probe="auto")
-    known = train(method="plain") if noise == "none" else train(noise_rate=rate, probe="auto")
-    return row_of(key, rate, found, known)
+    data = source.x[rest], source.labels[rest], seed
+    found = case.clean(*data, test=test, rho_max="auto", warmup="auto")
+    if noise == "none":
+        known = case.train(*data, test=test, method="plain")
+    else:
+        known = case.clean(*data, test=test, noise_rate=rate)
+    return row_of(key, rate, found.summary, known.summary)
 
 
 def row_of(key: Key, rate: float, found: Row, known: Row) -> Row:

@@ -28,6 +28,7 @@ from stepe.randomness import Stream, seeded
 from stepe.recipes.clean import Preset, describe_network, training_for
 
 TABLE = "debian-packages.csv"
+METHOD = "step-e-plus"
 WIDTH = 128
 """of the features: digits through a fixed random projection"""
 CPU = torch.device("cpu")
@@ -49,6 +50,11 @@ class Case:
     def plant(self, noise: str, seed: int) -> Source:
         """The samples with noise, and the truth about it."""
         return self.source.planted(Noise.parse(noise), seed)
+
+    def clean(self, x: Tensor, y: Tensor, seed: int, preset: Preset | None = None, **options: Any) -> stepe.Result:
+        """One run as `stepe clean` does it: by its method, which finds out who should judge."""
+        blends: dict[str, Any] = {} if self.source.can_be_blended else {"mixup": 0}
+        return self.train(x, y, seed, preset, method=METHOD, probe="auto", **blends, **options)
 
     def train(self, x: Tensor, y: Tensor, seed: int, preset: Preset | None = None, **options: Any) -> stepe.Result:
         """One run on the CPU."""

@@ -30,6 +30,7 @@ from stepe.training import Row, Silent, Training
 HELD_OUT = 0.1
 SCREENED_EPOCHS = 40
 EPOCHS, LONG_EPOCHS, PAPER_EPOCHS = 100, 300, 60
+WARM_UP = 1 / 9
 PRESET = "step-e-plus"
 
 SCREENED: dict[str, dict[str, Any]] = {
@@ -64,8 +65,8 @@ SYNTHETIC = {
 
 def plus(file: str, data: str, labels: str, seed: int = TIMED_SEED, **other: Any) -> Cell:
     """A run of Step-E+ with the stem that CIFAR networks usually have."""
-    settings: dict[str, Any] = {"stem": "cifar", "variant": PRESET, "epochs": EPOCHS, "warmup": None}
-    settings |= other
+    settings: dict[str, Any] = {"stem": "cifar", "variant": PRESET, "epochs": EPOCHS} | other
+    settings["warmup"] = round(WARM_UP * settings["epochs"])
     # All of CIFAR's classes have equally many images, which is public.
     settings["options"] = {"prior": "uniform"} | settings.get("options", {})
     return Cell(file, data, labels, "step-e-plus", seed, **settings)

@@ -40,7 +40,7 @@ SETTINGS = [*((data, "own") for data in SOURCES), ("digits", "batchnorm")]
 
 
 def by_stepe(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:
-    result = case.train(source.x, source.labels, seed, preset, rho_max="auto", probe="auto")
+    result = case.clean(source.x, source.labels, seed, preset, rho_max="auto")
     found = {"probe": result.summary["probe"]["reach"], "noise_rate": result.summary["noise_rate"]["rate"]}
     noise = result.training.method.noise(result.ledger)
     assert noise is not None
