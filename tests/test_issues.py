@@ -96,13 +96,13 @@ def test_where_nobody_can_tell_how_many_are_wrong_only_labels_more_likely_wrong_
 
 
 def test_in_a_class_that_is_hardly_recognised_only_labels_more_likely_wrong_are_flagged():
-    ledger = judged(margin=[1.0] * 8, dropped=[True, False, False, False, False, False, True, True])
+    alike = [0.49, 0.5, 0.01], [0.5, 0.01, 0.49], [0.98, 0.01, 0.01]
+    others = [[0.9, 0.1, 0.0]] * 9 + [[0.1, 0.9, 0.0]] * 10 + [[0.0, 0.1, 0.9]] + [[0.5, 0.1, 0.4]] * 7
+    labels = torch.tensor([0, 2, 2] + [0] * 9 + [1] * 10 + [2] * 8)
+    ledger = judged(margin=[1.0] * 30, dropped=[True] * 3 + [False] * 27)
     ledger.add_column("guess", torch.float16, 0.0, width=3)
-    ledger["guess"] = torch.tensor(
-        [[0.49, 0.5, 0.01]] + [[0.9, 0.1, 0.0]] * 3 + [[0.1, 0.9, 0.0]] * 2 + [[0.48, 0.04, 0.48], [0.98, 0.01, 0.01]]
-    )
-    labels = torch.tensor([0, 0, 0, 0, 1, 1, 2, 2])
-    assert flags(ledger, labels, Estimate(0.32, 0.32, 0.32)).tolist() == [True] + [False] * 6 + [True]
+    ledger["guess"] = torch.tensor([*alike, *others])
+    assert flags(ledger, labels, Estimate(0.1, 0.1, 0.1))[:3].tolist() == [True, False, True]
 
 
 def test_a_sample_without_a_finite_guess_is_the_first_suspect():

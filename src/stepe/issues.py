@@ -14,7 +14,7 @@ from torch import Tensor
 from stepe.labels import given_names, suggested_names
 from stepe.ledger import Ledger, Observation
 from stepe.noise_rate import Estimate, deniable_share
-from stepe.posterior import posterior, probability_right
+from stepe.posterior import beyond_doubt, posterior, probability_right
 
 CONTRADICTED = 0.9
 """share of its probes in which a flagged sample was predicted differently from its label"""
@@ -65,9 +65,9 @@ def flags(ledger: Ledger, labels: Tensor, noise: Estimate | None = None) -> Tens
 
     Where a running guess is kept: those dropped whose label is least likely to be right, as many as there are wrong
     ones by ``noise``; where nobody can tell how many that are, in all or in a class that is hardly recognised, only
-    those more likely wrong than right. Else those dropped that the model contradicts, in the end and before: a hard
-    sample that was dropped is soon contradicted too, for nobody teaches it any more; a wrong label was contradicted all
-    along.
+    those more likely wrong than right, and never all of such a class. Else those dropped that the model contradicts, in
+    the end and before: a hard sample that was dropped is soon contradicted too, for nobody teaches it any more; a wrong
+    label was contradicted all along.
     """
     if noise is not None:
         right = probability_right(ledger["guess"], labels, noise).to(ledger.device)
@@ -80,13 +80,13 @@ def flags(ledger: Ledger, labels: Tensor, noise: Estimate | None = None) -> Tens
 
 
 def _least_likely(right: Tensor, ledger: Ledger, labels: Tensor, noise: Estimate) -> Tensor:
-    right, dropped = right.nan_to_num(nan=0.0), ledger["dropped"]
-    order = torch.argsort(torch.where(dropped, right, torch.inf), stable=True)
-    chosen = torch.zeros_like(dropped)
+    right, guess, labels = right.nan_to_num(nan=0.0), ledger["guess"], labels.to(right.device)
+    suspects = ledger["dropped"] & ~beyond_doubt(1 - right, guess, labels)
+    order = torch.argsort(torch.where(suspects, right, torch.inf), stable=True)
+    chosen = torch.zeros_like(suspects)
     chosen[order[: round(noise.rate * len(right))]] = True
-    recognised = (deniable_share(ledger["guess"], labels) == 1).to(ledger.device)[labels.to(ledger.device)]
-    counted = recognised & (not noise.is_vague)
-    return chosen & dropped & ((right < 0.5) | counted)
+    recognised = (deniable_share(guess, labels) == 1).to(right.device)[labels]
+    return chosen & suspects & ((right < 0.5) | (recognised & (not noise.is_vague)))
 
 
 def training_table(

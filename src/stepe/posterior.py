@@ -7,7 +7,8 @@ rule on the guess and on how labels were seen to go wrong, a label that is hard 
 import torch
 from torch import Tensor
 
-from stepe.noise_rate import Estimate, confident_joint
+from stepe.noise_rate import Estimate, confident_joint, deniable_share
+from stepe.selection import raise_to_floor
 
 SMALLEST = 1e-6
 """added to every probability of a guess: in half precision, small ones are 0"""
@@ -29,6 +30,13 @@ def posterior(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:
 def probability_right(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:
     """P(the label is right | input, label), one per sample."""
     return posterior(guess, labels, noise).gather(1, labels.to(guess.device)[:, None]).squeeze(1)
+
+
+def beyond_doubt(doubt: Tensor, guess: Tensor, labels: Tensor) -> Tensor:
+    """Whom a guess cannot call wrong: of a class that it hardly recognises, those least in doubt."""
+    nobody = torch.zeros_like(doubt, dtype=torch.bool)
+    floor = 1 - deniable_share(guess, labels).to(doubt.device)
+    return raise_to_floor(nobody, doubt, labels.to(doubt.device), floor)
 
 
 def label_given_class(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:

@@ -11,11 +11,11 @@ from stepe.automatic import Automatic
 from stepe.errors import InputError
 from stepe.ledger import TRUST_MEMORY, Ledger, Observation
 from stepe.methods.base import Method, Task, View, resolve_warmup
-from stepe.noise_rate import UNKNOWN, Estimate, deniable_share, drop_max_from_rate, resolve_drop_max
+from stepe.noise_rate import UNKNOWN, Estimate, drop_max_from_rate, hardly_recognised, resolve_drop_max
 from stepe.plan import Plan
-from stepe.posterior import probability_right
+from stepe.posterior import beyond_doubt, probability_right
 from stepe.schedule import Schedule, check_epochs
-from stepe.selection import Selection, protect, raise_to_floor, select, soften
+from stepe.selection import Selection, protect, select, soften
 
 SCORES = ("auto", "loss", "guess", "posterior")
 
@@ -159,19 +159,9 @@ class Elimination(Method):
         found: dict[str, Any] = {"rho_max": self.drop_max, "warmup": self.warmup_epochs}
         if self.automatic.finds_rate:
             found["noise_rate"] = self.automatic.rate(ledger, self.task.labels).to_json()
-        if self.protects_unlearned and (hardly := self._hardly_recognised(ledger)):
+        if self.needs_probabilities and (hardly := hardly_recognised(ledger["guess"], self.task.labels)):
             found["hardly_recognised"] = hardly
         return found
-
-    @property
-    def protects_unlearned(self) -> bool:
-        """Whether classes that the model has not learned are spared, where it is to know what is wrong by itself."""
-        return self.ranks_by == "posterior" or self.automatic.finds_rate
-
-    def _hardly_recognised(self, ledger: Ledger) -> list[int]:
-        """The classes of which not all labels may be dropped."""
-        used = torch.bincount(self.task.labels, minlength=self.task.classes).cpu() > 0
-        return torch.nonzero(used & (deniable_share(ledger["guess"], self.task.labels).cpu() < 1)).flatten().tolist()
 
     @abstractmethod
     def schedule_for(self, drop_max: float) -> Schedule:
@@ -199,18 +189,13 @@ class Elimination(Method):
     def select(self, drop_fraction: float, ledger: Ledger) -> Selection:
         """The selection rule on the scores of those that may be dropped, with the group floor if one is set."""
         groups = self.task.labels if self.task.groups is None and self.task.classes else self.task.groups
-        scores, drop_fraction = protect(self.scores(ledger), drop_fraction, self._protected(ledger))
+        scores, trusted = self.scores(ledger), self.task.trusted
+        if self.automatic.finds_rate:
+            cleared = beyond_doubt(scores, ledger["guess"], self.task.labels)
+            trusted = cleared if trusted is None else cleared | trusted.to(cleared.device)
+        scores, drop_fraction = protect(scores, drop_fraction, trusted)
         groups = None if groups is None else groups.to(ledger.device)
         return select(scores, drop_fraction, groups=groups, min_keep=self.min_keep)
-
-    def _protected(self, ledger: Ledger) -> Tensor | None:
-        """The trusted and, of a class that the running guess hardly recognises, all but what it may call wrong."""
-        trusted = None if self.task.trusted is None else self.task.trusted.to(ledger.device)
-        if not self.protects_unlearned:
-            return trusted
-        least = 1 - deniable_share(ledger["guess"], self.task.labels).to(ledger.device)
-        nobody = torch.zeros(ledger.n, dtype=torch.bool, device=ledger.device) if trusted is None else trusted
-        return raise_to_floor(nobody, self.scores(ledger), self.task.labels.to(ledger.device), least)
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """All samples in the warm-up, then those with the lowest scores."""
