@@ -2,7 +2,7 @@
 
 Each row: Step-E+ with `rho_max="auto", warmup="auto", probe="auto"` on data with planted noise, beside the same with
 the known rate; on clean labels, beside plain training. A fifth of the samples, their labels untouched, is held out for
-the accuracy. Where there is a GPU, also CIFAR-N with its human noise, as `stepe clean` trains it; its test set is clean.
+the accuracy. Where there is a GPU, also CIFAR-N with its human noise, as `stepe clean` trains it; its test is clean.
 A row is written as soon as it is there, and an interrupted grid goes on where it stopped.
 
     STEPE_DATA=DATA python benchmarks/noise_rate.py [--seeds 10] [--first-seed 0] [--processes 2] [--only digits]

@@ -12,6 +12,7 @@ import stepe
 from stepe import InputError
 from stepe.ledger import Ledger, Observation
 from stepe.methods import Task, make_method
+from stepe.noise_rate import Estimate
 from stepe.posterior import posterior
 from stepe.training import cross_entropy
 
@@ -99,6 +100,14 @@ def test_as_many_are_dropped_as_are_wrong():
     method, ledger = make_method("step-e-plus"), Ledger(5)
     method.start(Task(LABELS, 3, epochs=10, seed=0, criterion=cross_entropy(3), noise_rate=0.4), ledger)
     assert method.drop_max == 0.4
+
+
+@pytest.mark.parametrize(
+    ("found", "drop_max"),
+    [(Estimate(0.3, 0.2, 0.4), 0.3), (Estimate(0.6, 0.1, 0.9), 0.35), (Estimate(0.9, 0.8, 1), 0.8)],
+)
+def test_less_is_dropped_where_nobody_can_tell_how_much_is_wrong(found, drop_max):
+    assert started()[0].drop_max_for(found) == pytest.approx(drop_max)
 
 
 def test_the_prior_moves_the_scores():
