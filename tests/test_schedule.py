@@ -14,7 +14,7 @@ def square(progress: float) -> float:
     return progress**2
 
 
-SHAPES = st.sampled_from(["auto", "linear", "cosine", "step", "early", square, math.sqrt])
+SHAPES = st.sampled_from(["auto", "linear", "cosine", "step", "early", "proportional", square, math.sqrt])
 
 
 @st.composite
@@ -80,12 +80,20 @@ def test_auto_is_linear_from_fifteen_epochs_on():
     assert short == fractions(make_schedule("early", drop_max=0.4, epochs=SHORT_RUN - 1, warmup=2))
 
 
+@pytest.mark.parametrize(
+    ("warmup", "expected"), [(0, [0, 0.4, 0.4, 0.4, 0.4]), (2, [0, 0, 0, 0.2, 0.4]), (4, [0, 0, 0, 0, 0])]
+)
+def test_a_proportional_ramp_takes_as_long_as_the_warmup_if_the_run_does(warmup, expected):
+    rho = fractions(make_schedule("proportional", drop_max=0.4, epochs=5, warmup=warmup))
+    assert rho == pytest.approx(expected)
+
+
 def test_auto_keeps_a_ramp_end_that_was_asked_for():
     schedule = make_schedule("auto", drop_max=0.4, epochs=10, warmup=2, ramp_end=6)
     assert fractions(schedule) == pytest.approx([0, 0, 0, 0.1, 0.2, 0.3, 0.4, 0.4, 0.4, 0.4])
 
 
-@pytest.mark.parametrize("shape", ["auto", "linear", "cosine", "step", "early"])
+@pytest.mark.parametrize("shape", ["auto", "linear", "cosine", "step", "early", "proportional"])
 @pytest.mark.parametrize("ramp_end", [2, 5, 20])
 def test_every_ramp_is_done_at_its_end_and_not_before(shape, ramp_end):
     rho = fractions(make_schedule(shape, drop_max=0.4, epochs=20, warmup=2, ramp_end=ramp_end))
@@ -178,7 +186,7 @@ def test_a_ramp_must_end_between_the_warmup_and_the_last_epoch(ramp_end):
 
 
 def test_an_unknown_name_is_an_error_that_lists_the_known_ones():
-    with pytest.raises(InputError, match="auto, early, linear, cosine, step"):
+    with pytest.raises(InputError, match="auto, early, proportional, linear, cosine, step"):
         make_schedule("exponential", drop_max=0.4, epochs=10, warmup=2)
 
 

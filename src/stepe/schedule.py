@@ -73,8 +73,9 @@ def make_schedule(
 ) -> Schedule:
     """Build a schedule from a name, a function of the ramp's progress, or a ready one.
 
-    Names are ``linear``, ``cosine``, ``step`` and ``early``, a linear ramp that is done halfway between warm-up and
-    the end; ``auto`` is ``linear`` (Eq. 2), but ``early`` for runs shorter than about 15 epochs.
+    Names are ``linear``, ``cosine``, ``step``, ``early``, a linear ramp that is done halfway between warm-up and the
+    end, and ``proportional``, one that takes as long as the warm-up; ``auto`` is ``linear`` (Eq. 2), but ``early`` for
+    runs shorter than about 15 epochs.
     """
     check_epochs(epochs, warmup)
     check_drop_max(drop_max)
@@ -88,9 +89,14 @@ def make_schedule(
     if shape == "early":
         # Without a warm-up the first epoch still drops nothing: its model is untrained.
         shape, ramp_end = "linear", max(warmup + (epochs - warmup) // 2, 1) if ramp_end is None else ramp_end
+    if shape == "proportional":
+        # Who soon learns noise by heart has a short warm-up, if it ends by itself, and no time for a long ramp either.
+        shape, ramp_end = "linear", min(max(2 * warmup, 1), epochs) if ramp_end is None else ramp_end
     if isinstance(shape, str):
         if shape not in SHAPES:
-            raise InputError(f"unknown schedule {shape!r}; choose one of auto, early, {', '.join(SHAPES)}")
+            raise InputError(
+                f"unknown schedule {shape!r}; choose one of auto, early, proportional, {', '.join(SHAPES)}"
+            )
         shape = SHAPES[shape]
     if ramp_end is not None and not warmup <= ramp_end <= epochs:
         raise InputError(

@@ -39,6 +39,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         ("step-e", "cosine", {"schedule": "cosine"}),
         ("step-e", "step", {"schedule": "step"}),
         ("step-e", "early", {"schedule": "early"}),
+        ("step-e", "proportional", {"rho_max": "auto", "warmup": "auto", "schedule": "proportional"}),
         ("step-e", "own schedule", {"schedule": math.sqrt}),
         ("step-e", "no warm-up", {"warmup": 0, "ramp_end": 2}),
         ("step-e", "everything", {"sticky": True, "memory": 0.5, "softness": 0.2, "min_keep": 0.5}),
