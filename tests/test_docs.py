@@ -1,5 +1,6 @@
 """Numbers in the documents are those in the result files, and what they point to is there."""
 
+import importlib
 import importlib.util
 import json
 import re
@@ -23,6 +24,14 @@ def test_documents_show_the_tables_of_the_benchmarks_as_measured(name, document)
     spec.loader.exec_module(benchmark)
     rows = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))["rows"]
     assert benchmark.table(rows) in (ROOT / document).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("limitation", ["learnable", "ramp", "tail"])
+def test_the_limitations_are_shown_as_measured(limitation, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    benchmark = importlib.import_module("limitations")
+    rows = json.loads((ROOT / "results" / "limitations.json").read_text(encoding="utf-8"))["rows"]
+    assert benchmark.table(limitation, rows) in (ROOT / "docs" / "limitations.md").read_text(encoding="utf-8")
 
 
 def test_the_page_of_methods_has_every_method_with_its_options():
