@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import torch
@@ -164,6 +164,29 @@ def cost(bench: Bench, epochs: int = 8) -> Iterator[Row]:
             seconds = median(row["seconds"] for row in history[3:])
             plain = plain or seconds
             yield {"stem": stem, "variant": name, "seconds_per_epoch": seconds, "relative_time": seconds / plain}
+
+
+def screen_table(runs: list[Row]) -> str:
+    """What was tried, by what it gave on the hold-out."""
+    lines = ["| setting | accuracy on the noisy hold-out | against as it is |", "|---|---|---|"]
+    base = next(run["test_accuracy"] for run in runs if run["variant"] == "as it is")
+    for run in sorted(runs, key=lambda run: -run["test_accuracy"]):
+        apart = "" if run["variant"] == "as it is" else f"{run['test_accuracy'] - base:+.2f}"
+        lines.append(f"| {run['variant']} | {run['test_accuracy']:.2f} | {apart} |")
+    return "\n".join(lines)
+
+
+def final_table(runs: list[Row]) -> str:
+    """A line per seed, and their mean."""
+    measured = ("test_accuracy", "best_test_accuracy", "noise_f1", "noise_precision", "noise_recall", "noise_auroc")
+    lines = [
+        "| seed | accuracy, last epoch | best epoch | F1 | precision | recall | AUROC |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [f"| {run['seed']} | {' | '.join(f'{run[name]:.2f}' for name in measured)} |" for run in runs]
+    means = [mean(run[name] for run in runs) for name in measured]
+    lines.append(f"| mean | {' | '.join(f'{value:.2f}' for value in means)} |")
+    return "\n".join(lines)
 
 
 def main() -> None:

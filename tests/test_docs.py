@@ -26,6 +26,15 @@ def test_documents_show_the_tables_of_the_benchmarks_as_measured(name, document)
     assert benchmark.table(rows) in (ROOT / document).read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(("name", "table"), [("screen", "screen_table"), ("cifar100n", "final_table")])
+def test_the_study_of_step_e_plus_is_shown_as_measured(name, table):
+    spec = importlib.util.spec_from_file_location("step_e_plus_benchmark", ROOT / "benchmarks" / "step_e_plus.py")
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    runs = json.loads((ROOT / "results" / "step-e-plus" / f"{name}.json").read_text(encoding="utf-8"))["runs"]
+    assert getattr(benchmark, table)(runs) in (ROOT / "docs" / "step-e-plus.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("limitation", ["learnable", "ramp", "tail"])
 def test_the_limitations_are_shown_as_measured(limitation, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")

@@ -43,10 +43,10 @@ def device_name(device: str) -> str:
 
 
 def command_line() -> str:
-    """The command as it was typed, without the path of the program."""
+    """The command as it was typed, without the folders of one machine: of absolute paths, the last part."""
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
     program = "stepe" if program in ("stepe", "__main__.py") else program
-    return shlex.join([program, *sys.argv[1:]])
+    return shlex.join([program, *(Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])])
 
 
 def commit() -> str | None:
