@@ -77,6 +77,7 @@ def _serve(connection: Any) -> None:
         except EOFError:
             return
         dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=world, timeout=TIMEOUT)
+        dist.barrier()  # who is done at once must not leave while others still connect
         try:
             answer = False, function(*args)
         except Exception:

@@ -384,7 +384,7 @@ def test_data_that_cannot_be_used_is_refused_with_value_and_fix(data, labels, me
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "step-f"}, r"unknown method 'step-f'.*step-e, plain"),
+        ({"method": "step-f"}, r"unknown method 'step-f'.*step-e, step-e-plus, plain"),
         ({"rho": 0.2}, r"'step-e' has no option rho; it takes: .*rho_max"),
         ({"method": "plain", "warmup": 2}, "'plain' has no option warmup"),
         ({"rho_max": 1.0}, r"rho_max is 1\.0.*\[0, 1\)"),
@@ -395,7 +395,7 @@ def test_data_that_cannot_be_used_is_refused_with_value_and_fix(data, labels, me
         ({"rho_max": "auto", "epochs": 1}, "found out in the warm-up, and there is none: train for 2 epochs or more"),
         ({"rho_max": "auto", "warmup": 0}, "found out in the warm-up, and there is none"),
         ({"warmup": "soon"}, "the warm-up is 'soon'.*'auto'"),
-        ({"score": "rank"}, "score is 'rank'; choose auto, loss or guess"),
+        ({"score": "rank"}, "score is 'rank'; choose one of auto, loss, guess, posterior"),
         ({"trusted": [True]}, r"trusted has shape \(1,\)"),
         ({"trusted": [1] * 12}, "trusted has .*int64; give one bool a sample"),
         ({"probe": "outside"}, "probe is 'outside'; choose in-sample, cross:5, cross:2x2"),
