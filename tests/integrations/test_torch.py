@@ -338,6 +338,7 @@ def test_a_stream_and_a_loader_cannot_be_read_by_index(data):
         ({"ids": ["a"]}, "there are 1 ids for 97 samples"),
         ({"class_names": ["a"]}, "there are 1 class names for 3 classes"),
         ({"groups": [1, 2]}, "groups have shape"),
+        ({"method": "step-e-plus", "average": 1.0}, "weights are averaged by stepe.fit alone"),
     ],
 )
 def test_mistakes_are_refused_at_once(data, options, told):

@@ -545,3 +545,12 @@ def test_trusted_samples_always_train():
         list(loader)
         assert bool(cleaner.plan.kept[trusted].all())
     assert cleaner.history[-1]["kept"] == KEPT
+
+
+@pytest.mark.parametrize("method", ["step-e-plus", "co-teaching", "gce"])
+def test_losses_of_given_labels_are_refused_by_methods_that_train_on_others(method):
+    cleaner = StepE(4, labels=[0, 1, 0, 1], epochs=2, method=method, noise_rate=0.25)
+    epochs = cleaner.epochs()
+    next(epochs)
+    with pytest.raises(InputError, match=f"'{method}' trains on other losses .* step-e"):
+        cleaner.reduce(torch.ones(4), [0, 1, 2, 3])

@@ -52,7 +52,8 @@ class Cleaner:
     Args:
         data: a map-style data set returning ``(x, y)``, or of a stream the number of its samples.
         epochs: how many epochs will be trained.
-        method: ``step-e``, or another method; its options follow by keyword.
+        method: ``step-e``, or another method; its options follow by keyword. ``step-e-plus`` goes without averaged
+            weights here, unless you average them yourself and have that model probed.
         rho_max: largest share ever dropped; ``noise_rate``, a known share of wrong labels, may stand in for it.
         labels: one integer per sample, or, with a ``criterion`` or ``forward`` of your own, one number or one row of 0
             and 1; by default the data set's ``targets`` or ``labels``, or what it returns.
@@ -104,6 +105,11 @@ class Cleaner:
         self.method = make_method(method, **method_options)
         self.ledger = Ledger(n)
         self.method.start(self.task, self.ledger)
+        if self.method.averaging and getattr(self.method, "average", None):
+            raise InputError(
+                "weights are averaged by stepe.fit alone; in a loop of your own leave average out, and give the probe "
+                "an average that you keep: cleaner.epochs(averaged), of torch.optim.swa_utils.AveragedModel for example"
+            )
         if self.method.written() and Ranks.current().world > 1:
             raise InputError(
                 f"method {self.method.name!r} remembers samples in training steps, and loops of one's own do not "
@@ -134,7 +140,7 @@ class Cleaner:
     def has_own_loss(self) -> bool:
         """Whether training takes more than choosing samples: another loss, weights or targets."""
         planned = self.plan is not None and (self.plan.weight is not None or self.plan.target is not None)
-        return planned or type(self.method).loss is not Method.loss or bool(getattr(self.method, "softness", 0))
+        return planned or self.method.has_own_loss or bool(getattr(self.method, "softness", 0))
 
     # -- An epoch -----------------------------------------------------------------------------------------------
 

@@ -181,6 +181,11 @@ class StepE(Cleaner):  # noqa: D101 (the base class says it all)
         """
         if not self.is_on or self.plan is None:
             raise RunError("no epoch is on; call cleaner.reduce() inside `for epoch in cleaner.epochs():`")
+        if self.plan.target is not None or self.method.has_own_loss:
+            raise InputError(
+                f"method {self.method.name!r} trains on other losses than those of the given labels: choose another, "
+                "such as step-e; or give a map-style data set and train on cleaner.loss(model, x) over cleaner.loader()"
+            )
         index = as_tensor(index).to(torch.int64)
         check_losses(losses, len(index) if index.ndim == 1 else 1)
         if bool(((index < 0) | (index >= self.task.n)).any()):

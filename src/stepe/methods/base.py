@@ -149,6 +149,11 @@ class Method(ABC):
             width = task.labels.shape[1] if task.labels.ndim == 2 else None
             ledger.add_column("output", torch.float32, float("nan"), width=width)
 
+    @property
+    def has_own_loss(self) -> bool:
+        """Whether a batch's loss is more than the criterion's mean."""
+        return type(self).loss is not Method.loss
+
     def network(self, model: nn.Module) -> nn.Module:
         """What trains in the model's place; in eval mode it gives the outputs of one model. Itself, as a rule."""
         return model
