@@ -63,8 +63,8 @@ def blend(x: Any, share: Tensor) -> Tensor:
     if not isinstance(x, Tensor) or not (x.is_floating_point() or x.dtype == torch.uint8):
         found = str(x.dtype).removeprefix("torch.") + "s" if isinstance(x, Tensor) else f"a {type(x).__name__}"
         raise InputError(
-            f"mixup blends inputs, which must be a tensor of numbers or of pixels, and these are {found}: choose "
-            "another method for texts, codes and inputs of several parts"
+            f"mixup blends inputs, which must be a tensor of numbers or of pixels, and these are {found}: for "
+            "texts, codes and inputs of several parts choose another method, or step-e-plus with mixup=0"
         )
     x = x if x.is_floating_point() else x.float()
     share = share.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
