@@ -99,3 +99,32 @@ def test_what_the_weights_were_in_the_first_epoch_is_forgotten():
     results = [stepe.fit(network(), x, y, method=m, epochs=1, batch_size=16, device="cpu") for m in (averaged, Plain())]
     first, second = (result.model.state_dict() for result in results)
     assert all(torch.equal(value, second[name]) for name, value in first.items())
+
+
+def test_complex_weights_are_averaged_too():
+    model = nn.Module()
+    model.weight = nn.Parameter(torch.tensor([1.0 + 1.0j]))
+    average = Average(model, steps=4)
+    with torch.no_grad():
+        model.weight += 4
+    average.update()
+    torch.testing.assert_close(average.model.weight.detach(), torch.tensor([2.0 + 1.0j]))
+
+
+def test_a_scripted_model_is_averaged():
+    x, y = data()
+    result = stepe.fit(torch.jit.script(network()), x, y, method=Averaged(rho_max=0.2), epochs=2, device="cpu")
+    assert result.history[-1]["dropped"] > 0
+
+
+def test_a_model_that_cannot_be_copied_is_refused_with_a_way_out():
+    def model() -> nn.Module:
+        return nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 8)), nn.Linear(8, 3))
+
+    x, y = data()
+    options = {"method": "step-e-plus", "rho_max": 0.2, "epochs": 2, "device": "cpu"}
+    with pytest.raises(stepe.InputError, match="average=0 goes without"):
+        stepe.fit(model(), x, y, **options)
+    stepe.fit(model(), x, y, average=0, **options)
+    with pytest.raises(stepe.InputError, match="probe='in-sample' needs no copies"):
+        stepe.fit(model(), x, y, probe="cross:2", **options)

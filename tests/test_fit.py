@@ -558,3 +558,12 @@ def test_weights_multiply_those_of_the_method(blobs, make_model):
 def test_weights_that_cannot_be_used_say_so(blobs, make_model, weight, message):
     with pytest.raises(InputError, match=message):
         fit(make_model(), blobs.x, blobs.given, weight=weight)
+
+
+@pytest.mark.parametrize("method", ["step-e", "step-e-plus", "co-teaching"])
+def test_lazy_weights_are_refused_until_they_have_a_shape(method, blobs):
+    model = nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.Linear(8, 3))
+    with pytest.raises(InputError, match="call it once before"):
+        stepe.fit(model, blobs.x, blobs.given, method=method, epochs=2, device="cpu")
+    model(blobs.x[:2])
+    stepe.fit(model, blobs.x, blobs.given, method=method, epochs=2, device="cpu")

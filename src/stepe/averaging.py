@@ -4,28 +4,32 @@ It swings less than the model in training and is a better judge of the labels, a
 (Polyak and Juditsky, 1992; as a *mean teacher*, Tarvainen and Valpola, 2017).
 """
 
-import copy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from stepe.models.copying import copy_of
 
 
 class Average:
     """The running mean of a model's weights, and of what its layers remember, such as BatchNorm's statistics."""
 
     def __init__(self, model: nn.Module, steps: float):
-        self.model = copy.deepcopy(model).requires_grad_(False)
+        with torch.no_grad():  # the weights of a scripted module, which are copied by cloning, are leaves then
+            self.model = copy_of(model, "weights are averaged in a copy of the model; average=0 goes without")
+        for weight in self.model.parameters():  # one by one: a scripted module has no requires_grad_
+            weight.requires_grad_(False)
         self._source, self._weight = model, 1 / max(1.0, steps)
 
     @torch.no_grad()
     def update(self) -> None:
         """Take in the weights after a step. Reads nothing back to the host, so that a CUDA graph can hold it."""
         means, now = self.tensors(), _state(self._source)
-        fractions = [place for place, mean in enumerate(means) if mean.is_floating_point()]
+        fractions = [place for place, mean in enumerate(means) if _can_average(mean)]
         torch._foreach_lerp_([means[place] for place in fractions], [now[place] for place in fractions], self._weight)
         for mean, value in zip(means, now, strict=True):
-            if not mean.is_floating_point():  # counters
+            if not _can_average(mean):  # counters
                 mean.copy_(value)
 
     @torch.no_grad()
@@ -55,3 +59,7 @@ class Average:
 
 def _state(model: nn.Module) -> list[Tensor]:
     return [tensor.detach() for tensor in (*model.parameters(), *model.buffers())]
+
+
+def _can_average(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()

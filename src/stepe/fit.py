@@ -1,6 +1,5 @@
 """``fit``: the algorithm. Each epoch, probe if the method asks, plan, train as planned; write down what happened."""
 
-import copy
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from stepe.labels import with_residuals
 from stepe.ledger import Ledger, Observation
 from stepe.methods import Criterion, Method, Task, make_method
 from stepe.metrics import Truth, accuracy, auroc, detection
+from stepe.models.copying import copy_of
 from stepe.plan import Plan, batch_sizes
 from stepe.randomness import preserved
 from stepe.ranks import Ranks
@@ -37,6 +37,7 @@ from stepe.training import (
     check_batch_size,
     check_groups,
     check_held_out,
+    check_initialised,
     check_trusted,
     check_weight,
     count_classes,
@@ -202,6 +203,7 @@ def begin(
     )
     ledger = Ledger(len(samples))
     method.start(task, ledger)
+    check_initialised(model)
     network = method.network(model)
     if network is not model and isinstance(optimizer, Optimizer):
         raise InputError(
@@ -230,7 +232,7 @@ def begin(
             averaging=method.averaging,
         )
 
-    untrained = network if probe == "in-sample" else copy.deepcopy(network)
+    untrained = network if probe == "in-sample" else copy_of(network, "probe='in-sample' needs no copies")
     runner = make_engine(network, task)
     reach = make_reach(probe, untrained, task, make_engine, runner)
     training = Training(runner, method, ledger, reach, describe(method, task, runner, amp, deterministic))

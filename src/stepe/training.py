@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
@@ -242,6 +243,15 @@ def held_out_samples(
     except InputError as error:
         raise InputError(f"in the test data, {error}") from error
     return samples, found
+
+
+def check_initialised(model: nn.Module) -> None:
+    """Refuse lazy weights: an optimizer, a copy and a checkpoint need to know their shapes."""
+    if any(map(is_lazy, (*model.parameters(), *model.buffers()))):
+        raise InputError(
+            "the model has lazy layers that have not seen an input, so its weights have no shape yet; call it once "
+            "before, on a batch such as model(inputs[:2])"
+        )
 
 
 def cross_entropy(classes: int) -> Criterion:

@@ -92,3 +92,8 @@ def test_a_network_that_nothing_draws_anew_is_refused():
 
     with pytest.raises(InputError, match=r"second network cannot be made of this Fixed: .*Pair\(first, second\)"):
         redrawn(Fixed(), STREAM)
+
+
+def test_a_network_that_cannot_be_copied_is_refused_with_a_way_out():
+    with pytest.raises(InputError, match=r"cannot be copied .*Pair\(first, second\)"):
+        redrawn(nn.utils.weight_norm(nn.Linear(6, 3)), STREAM)

@@ -1,12 +1,12 @@
 """Two networks of one form that train side by side (:mod:`stepe.methods.co_teaching`)."""
 
-import copy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from stepe.errors import InputError
+from stepe.models.copying import copy_of
 from stepe.randomness import Stream, seeded
 
 
@@ -41,7 +41,7 @@ def redrawn(model: nn.Module, stream: Stream) -> nn.Module:
 
     Parts come before the whole, which so has the last word on them. Weights of modules without it are copies.
     """
-    copied = copy.deepcopy(model)
+    copied = copy_of(model, "give both networks yourself, as stepe.models.pair.Pair(first, second)")
     device = next((weight.device for weight in model.parameters()), None)
     with seeded(stream, device), torch.no_grad():
         for module in reversed(list(copied.modules())):
