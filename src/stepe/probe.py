@@ -112,6 +112,18 @@ def margins(logits: Tensor, labels: Tensor) -> Tensor:
     return logits.gather(1, labels[:, None]).squeeze(1) - logits.masked_fill(own, -torch.inf).amax(1)
 
 
+def among_classes(probability: Tensor, classes: int) -> Tensor:
+    """The probabilities of the classes that the labels have, given that it is one of them: outputs may be more.
+
+    >>> among_classes(torch.tensor([[0.2, 0.3, 0.5]]), 2)
+    tensor([[0.4000, 0.6000]])
+    """
+    if probability.shape[1] <= classes:
+        return probability
+    among = probability[:, :classes]
+    return among / among.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+
+
 def judged(probability: Tensor, labels: Tensor, unsure: Tensor | None = None) -> Observation:
     """What probabilities say about the given labels."""
     logs = probability.clamp(min=torch.finfo(torch.float32).tiny).log()

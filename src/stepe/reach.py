@@ -22,7 +22,7 @@ from stepe.ledger import Observation
 from stepe.methods.base import Method
 from stepe.noise_rate import has_learned
 from stepe.plan import Plan
-from stepe.probe import judged
+from stepe.probe import among_classes, judged
 from stepe.randomness import Stream
 
 BY_HEART = 0.95
@@ -159,7 +159,7 @@ class CrossFitted(Reach):
             yield engine.mark()
             if seen.probability is None or seen.prediction is None:
                 raise InputError("a cross-fitted probe needs logits of shape (batch, classes) from the model")
-            total[index] += seen.probability.cpu()
+            total[index] += among_classes(seen.probability.cpu(), task.classes)
             predictions[split, index] = seen.prediction.cpu()
         self._unseen = float((predictions != task.labels).double().mean())
         return judged(total / self.folds.splits, task.labels, (predictions != predictions[0]).any(0))

@@ -263,6 +263,8 @@ def cross_entropy(classes: int) -> Criterion:
                 f"the model's outputs have shape {tuple(outputs.shape)} and the labels {classes} classes; "
                 "it must return one logit per class, or give criterion= for outputs of another kind"
             )
+        if targets.is_floating_point():  # probabilities of the classes: outputs beyond them have none
+            targets = F.pad(targets, (0, outputs.shape[1] - targets.shape[1]))
         return F.cross_entropy(outputs, targets, reduction="none")
 
     return criterion

@@ -192,3 +192,27 @@ def test_what_serves_one_model_is_off_where_others_judge(fooled):
 def test_neighbours_are_for_one_model(fooled):
     with pytest.raises(InputError, match="a cross-fitted probe asks several"):
         fooled("step-e-plus", noise_rate=0.4, probe="cross:3", neighbours=5)
+
+
+@pytest.mark.parametrize(
+    "criterion",
+    [
+        lambda outputs, labels: F.nll_loss(outputs.log_softmax(1), labels, reduction="none"),
+        nn.MultiMarginLoss(reduction="none"),
+        lambda outputs, labels: F.cross_entropy(outputs, labels, reduction="none").expand(*labels.shape),
+    ],
+)
+def test_a_criterion_for_indices_alone_is_refused_before_training(criterion):
+    method = make_method("step-e-plus", rho_max=0.4)
+    with pytest.raises(InputError, match=r"takes class indices alone .* or train without corrections"):
+        method.start(Task(LABELS, 3, epochs=10, seed=0, criterion=criterion), Ledger(5))
+    uncorrected = make_method("step-e-plus", rho_max=0.4, correct=False, refine=0)
+    uncorrected.start(Task(LABELS, 3, epochs=10, seed=0, criterion=criterion), Ledger(5))
+
+
+@pytest.mark.parametrize("options", [{"method": "step-e"}, {"method": "step-e-plus"}, {"probe": "cross:2"}])
+def test_a_model_may_have_more_outputs_than_the_labels_have_classes(options, blobs):
+    x, y = blobs.x, blobs.given
+    model = nn.Linear(x.shape[1], int(y.max()) + 4)
+    result = stepe.fit(model, x, y, epochs=4, device="cpu", **options)
+    torch.testing.assert_close(result.ledger["guess"].float().sum(1), torch.ones(len(y)), atol=5e-3, rtol=0)

@@ -1,7 +1,7 @@
 """What Step-E and one-shot filtering share: a warm-up, a schedule of drop fractions, a selection by score."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -14,6 +14,7 @@ from stepe.methods.base import Method, Task, View, resolve_warmup
 from stepe.noise_rate import UNKNOWN, Estimate, drop_max_from_rate, hardly_recognised, resolve_drop_max
 from stepe.plan import Plan
 from stepe.posterior import beyond_doubt, probability_right
+from stepe.probe import among_classes
 from stepe.schedule import Schedule, check_epochs
 from stepe.selection import Selection, protect, select, soften
 
@@ -131,6 +132,8 @@ class Elimination(Method):
                 "rho_max='auto' and the running guess need logits of shape (batch, classes) from the model; "
                 "give rho_max as a number"
             )
+        if seen.probability is not None:
+            seen = replace(seen, probability=among_classes(seen.probability, self.task.classes))
         learned = self.interval * int(ledger["times_probed"].max()) >= self.remembers_from - self.first_probe
         ledger.record_probe(seen, memory=self.smoothing, trust_memory=self.guess_memory if learned else 0.0)
         self.automatic.note(seen)

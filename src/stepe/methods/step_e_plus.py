@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from stepe.correction import confidence, corrected
+from stepe.correction import check_takes_probabilities, confidence, corrected
 from stepe.errors import InputError
 from stepe.ledger import Ledger, Observation
 from stepe.methods.base import Batch, Forward, Task
@@ -84,6 +84,8 @@ class StepEPlus(StepwiseElimination):
                 f"neighbours vote on guesses, and score is {self.ranks_by!r}: use neighbours=0 or score='guess'"
             )
         check_prior(self.prior, task.classes)
+        if self.correct or self.refined:
+            check_takes_probabilities(task.criterion, task.classes, task.device)
         self.needs_features = self.neighbours > 0
         if self.neighbours:
             ledger.add_column("vote", torch.float32, float("nan"), device=task.device)
