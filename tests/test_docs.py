@@ -27,6 +27,13 @@ def test_documents_show_the_tables_of_the_benchmarks_as_measured(name, document)
     assert benchmark.table(rows) in (ROOT / document).read_text(encoding="utf-8")
 
 
+def test_how_well_the_noise_rate_is_found_out_is_shown_as_measured(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    benchmark = importlib.import_module("noise_rate")
+    rows = json.loads((ROOT / "results" / "noise-rate.json").read_text(encoding="utf-8"))["rows"]
+    assert benchmark.table(rows) in (ROOT / "docs" / "noise-rate.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(("name", "table"), [("screen", "screen_table"), ("cifar100n", "final_table")])
 def test_the_study_of_step_e_plus_is_shown_as_measured(name, table):
     spec = importlib.util.spec_from_file_location("step_e_plus_benchmark", ROOT / "benchmarks" / "step_e_plus.py")
