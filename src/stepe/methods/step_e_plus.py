@@ -61,6 +61,18 @@ class StepEPlus(StepwiseElimination):
         one_model = task.reach == "in-sample"
         self.averaging = (0.85 if one_model else 0.0) if self.average is None else self.average
         self.refined = (0.5 if one_model else 0.0) if self.refine is None else self.refine
+        self._check_options()
+        super().start(task, ledger)
+        check_prior(self.prior, task.classes)
+        if self.correct or self.refined:
+            check_takes_probabilities(task.criterion, task.classes, task.device)
+        self.needs_features = self.neighbours > 0
+        if self.neighbours:
+            self._check_neighbours()
+            ledger.add_column("vote", torch.float32, float("nan"), device=task.device)
+        self._blends = Blends(task, self.mixup, at_least_half=True) if self.mixup else None
+
+    def _check_options(self) -> None:
         for name, number in (("average", self.averaging), ("mixup", self.mixup)):
             if not number >= 0:
                 raise InputError(f"{name} is {number!r}; it must be 0 (off) or positive")
@@ -69,27 +81,21 @@ class StepEPlus(StepwiseElimination):
                 raise InputError(f"{name} is {number!r}; it must be a share in [0, 1]")
         if not isinstance(self.neighbours, int) or self.neighbours < 0:
             raise InputError(f"neighbours is {self.neighbours!r}; it must be a whole number, 0 for none")
-        if self.neighbours and task.reach != "in-sample":
-            raise InputError(
-                "neighbours are found in what one model thinks of all samples, and a cross-fitted probe asks several: "
-                "use neighbours=0, or probe='in-sample'"
-            )
         if self.softness and self.correct:
             raise InputError("softness trains on doubtful labels, and correct on guesses instead: choose one of them")
         if self.belief not in ("guess", "posterior"):
             raise InputError(f"belief is {self.belief!r}; choose guess or posterior")
-        super().start(task, ledger)
-        if self.neighbours and self.ranks_by != "guess":
+
+    def _check_neighbours(self) -> None:
+        if self.task.reach != "in-sample":
+            raise InputError(
+                "neighbours are found in what one model thinks of all samples, and a cross-fitted probe asks several: "
+                "use neighbours=0, or probe='in-sample'"
+            )
+        if self.ranks_by != "guess":
             raise InputError(
                 f"neighbours vote on guesses, and score is {self.ranks_by!r}: use neighbours=0 or score='guess'"
             )
-        check_prior(self.prior, task.classes)
-        if self.correct or self.refined:
-            check_takes_probabilities(task.criterion, task.classes, task.device)
-        self.needs_features = self.neighbours > 0
-        if self.neighbours:
-            ledger.add_column("vote", torch.float32, float("nan"), device=task.device)
-        self._blends = Blends(task, self.mixup, at_least_half=True) if self.mixup else None
 
     def resolve_score(self) -> str:
         """What ``auto`` stands for: never the loss."""
