@@ -16,12 +16,9 @@ import torch
 from planted import SOURCES, Key, Row, grid_keys, grid_options, load, measure_grid
 
 from stepe import Truth
-from stepe.randomness import Stream
 
 NOISES = ("none", "symmetric:0.2", "symmetric:0.4", "asymmetric:0.2", "asymmetric:0.4", "instance:0.4")
 SETTINGS = [*((data, "own") for data in SOURCES), ("digits", "batchnorm")]
-HOLD_OUT = 0.2
-AUTO: dict[str, Any] = {"rho_max": "auto", "warmup": "auto", "probe": "auto"}
 MEASURED = ("accuracy", "f1", "auroc")
 
 
@@ -32,19 +29,18 @@ def measure(key: Key, plus: dict[str, Any]) -> Row:
     case = load(name, model)
     source = case.plant(noise, seed)
     assert source.truth is not None
-    order = Stream.named(seed, "hold-out").shuffle(torch.arange(len(source.labels)))
-    held_out, rest = order[: round(HOLD_OUT * len(order))], order[round(HOLD_OUT * len(order)) :]
+    held_out, rest = case.held_out(seed)
     row: Row = {"data": name, "model": model, "noise": noise, "seed": seed}
-    blends: dict[str, Any] = {} if source.can_be_blended else {"mixup": 0}
-    for method, options in (("step-e", {}), ("step-e-plus", blends | plus)):
-        summary = case.train(
+    for method, options in (("step-e", {}), ("step-e-plus", plus)):
+        summary = case.clean(
             source.x[rest],
             source.labels[rest],
             seed,
             test=(case.source.x[held_out], case.source.labels[held_out]),
             truth=Truth(source.truth.noisy[rest]),
             method=method,
-            **AUTO,
+            rho_max="auto",
+            warmup="auto",
             **options,
         ).summary
         row[method] = {

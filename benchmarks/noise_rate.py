@@ -17,7 +17,6 @@ import torch
 from planted import SOURCES, Key, Row, grid_keys, grid_options, load, measure_grid
 
 import stepe
-from stepe.randomness import Stream
 
 NOISES = (
     "none",
@@ -25,7 +24,6 @@ NOISES = (
     *(f"{kind}:{rate}" for kind in ("asymmetric", "instance") for rate in (0.2, 0.4)),
 )
 HUMAN = ("cifar10n:aggre", "cifar10n:rand1", "cifar10n:worst", "cifar100n")
-HOLD_OUT = 0.2
 
 
 def measure(key: Key) -> Row:
@@ -53,8 +51,7 @@ def measure_planted(key: Key) -> Row:
     case = load(name)
     source = case.plant(noise, seed)
     assert source.truth is not None
-    order = Stream.named(seed, "hold-out").shuffle(torch.arange(len(source.labels)))
-    held_out, rest = order[: round(HOLD_OUT * len(order))], order[round(HOLD_OUT * len(order)) :]
+    held_out, rest = case.held_out(seed)
     rate = float(source.truth.noisy[rest].double().mean())
     test = case.source.x[held_out], case.source.labels[held_out]
 

@@ -23,12 +23,14 @@ from stepe.data.own import Layout
 from stepe.data.source import Source, digits, open_own
 from stepe.environment import describe_environment
 from stepe.files import write_text
+from stepe.methods import method_class
 from stepe.models.build import build
 from stepe.randomness import Stream, seeded
 from stepe.recipes.clean import Preset, describe_network, training_for
 
 TABLE = "debian-packages.csv"
 METHOD = "step-e-plus"
+HOLD_OUT = 0.2
 WIDTH = 128
 """of the features: digits through a fixed random projection"""
 CPU = torch.device("cpu")
@@ -51,10 +53,18 @@ class Case:
         """The samples with noise, and the truth about it."""
         return self.source.planted(Noise.parse(noise), seed)
 
-    def clean(self, x: Tensor, y: Tensor, seed: int, preset: Preset | None = None, **options: Any) -> stepe.Result:
-        """One run as `stepe clean` does it: by its method, which finds out who should judge."""
-        blends: dict[str, Any] = {} if self.source.can_be_blended else {"mixup": 0}
-        return self.train(x, y, seed, preset, method=METHOD, probe="auto", **blends, **options)
+    def held_out(self, seed: int) -> tuple[Tensor, Tensor]:
+        """The samples that are held out for the accuracy, and the others."""
+        order = Stream.named(seed, "hold-out").shuffle(torch.arange(len(self.source.labels)))
+        return order[: round(HOLD_OUT * len(order))], order[round(HOLD_OUT * len(order)) :]
+
+    def clean(
+        self, x: Tensor, y: Tensor, seed: int, preset: Preset | None = None, *, method: str = METHOD, **options: Any
+    ) -> stepe.Result:
+        """One run that finds out who should judge, without blends of what cannot be blended."""
+        if not self.source.can_be_blended and "mixup" in method_class(method).options():
+            options = {"mixup": 0} | options
+        return self.train(x, y, seed, preset, method=method, probe="auto", **options)
 
     def train(self, x: Tensor, y: Tensor, seed: int, preset: Preset | None = None, **options: Any) -> stepe.Result:
         """One run on the CPU."""
