@@ -1,14 +1,12 @@
-import random
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 
 import stepe
+from jittered import Jittered
 from stepe.issues import flags
 from stepe.ledger import Ledger, Observation
 from stepe.methods import METHODS, Task, make_method
@@ -157,18 +155,6 @@ def test_the_state_holds_the_resolved_rho_max():
 # Step-E at rho = 0 is plain training
 
 
-class Augmented(Dataset[tuple[Tensor, int]]):
-    def __init__(self, x: Tensor, y: Tensor):
-        self.x, self.y = x, y
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        shift = float(torch.randn(1)) + float(np.random.normal()) + random.gauss(0, 1)  # noqa: NPY002
-        return self.x[index] + 0.1 * shift, int(self.y[index])
-
-
 def jitter(x: Tensor, index: Tensor, stream: Stream) -> Tensor:
     return x + 0.3 * stream.normal(index).view(-1, *[1] * (x.ndim - 1))
 
@@ -200,7 +186,7 @@ def test_at_rho_zero_it_is_plain_training_bit_for_bit(view, kind, network, optio
     if kind == "augmented tensors":
         data["augment"] = jitter
     elif kind == "data set":
-        data = {"data": Augmented(blobs.x, blobs.given), "plain_view": list(blobs.x)}
+        data = {"data": Jittered(blobs.x, blobs.given), "plain_view": list(blobs.x)}
 
     def run(method: str, **method_options: Any) -> Result:
         return stepe.fit(
