@@ -82,6 +82,11 @@ class Estimate:
         return self.high - self.low > VAGUE
 
     @property
+    def cap(self) -> float:
+        """The most that may be dropped for it: more than half only where that many are surely wrong."""
+        return CAP_OF_ESTIMATE if self.low > self.rate / 2 else CAP
+
+    @property
     def drop_max(self) -> float:
         """A margin above it as above a known rate, and a quarter of the way up its range, for it may be too low.
 
@@ -90,9 +95,8 @@ class Estimate:
         >>> Estimate(0.4, 0.35, 0.45).drop_max, Estimate(0.0, 0.0, 0.01).drop_max
         (0.4625, 0.0)
         """
-        cap = CAP_OF_ESTIMATE if self.low > self.rate / 2 else CAP
         little = self.rate / 4
-        return min(cap, self.rate + min(MARGIN, little) + min((self.high - self.rate) / 4, little))
+        return min(self.cap, self.rate + min(MARGIN, little) + min((self.high - self.rate) / 4, little))
 
     def to_json(self) -> dict[str, Any]:
         """For checkpoints and summaries."""

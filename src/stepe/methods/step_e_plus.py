@@ -115,8 +115,7 @@ class StepEPlus(StepwiseElimination):
     def drop_max_for(self, rate: float | Estimate) -> float:
         """As many as are wrong, and no margin: what is dropped in vain trains on its guess."""
         if isinstance(rate, Estimate):
-            # Where nobody can tell, halfway up to the estimate from what is surely wrong.
-            rate = (rate.low + rate.rate) / 2 if rate.is_vague else rate.rate
+            return min(rate.cap, rate.rate)
         return min(CAP_OF_ESTIMATE, rate)
 
     @property
