@@ -52,8 +52,12 @@ SCREENED: dict[str, dict[str, Any]] = {
     "100 neighbours": {"neighbours": 100},
     "no mixup": {"mixup": 0},
     "mixup 0.5": {"mixup": 0.5},
+    "half of the blends cut": {"cutmix": 0.5},
+    "all blends cut": {"cutmix": 1.0},
+    "0.05 fewer dropped": {"rho_max": 0.35},
     "ramp done at 0.8": {"ramp_end": round(0.8 * SCREENED_EPOCHS)},
 }
+CONFIRMED = ("as it is", "ramp done at 0.8")
 TRAININGS: dict[str, dict[str, Any]] = {
     "weight decay 0.001": {"weight_decay": 1e-3},
     "strong augmentation of 0.3": {"augment": Strong(share=0.3)},
@@ -76,11 +80,19 @@ def plus(file: str, data: str, labels: str, seed: int = TIMED_SEED, **other: Any
 
 
 def screened() -> list[Cell]:
-    """One seed, part of the epochs, and no look at the test set."""
+    """One seed, part of the epochs, and no look at the test set; what is in question then has the other seeds too."""
     cell = plus("screen", "cifar100n", "noisy", held_out=HELD_OUT, epochs=SCREENED_EPOCHS)
-    return [replace(cell, variant=name, options=cell.options | options) for name, options in SCREENED.items()] + [
-        replace(cell, variant=name, training=training) for name, training in TRAININGS.items()
+    confirmed = [
+        replace(cell, variant=name, seed=seed, options=cell.options | SCREENED[name])
+        for name in CONFIRMED
+        for seed in SEEDS
+        if seed != TIMED_SEED
     ]
+    return (
+        confirmed
+        + [replace(cell, variant=name, options=cell.options | options) for name, options in SCREENED.items()]
+        + [replace(cell, variant=name, training=training) for name, training in TRAININGS.items()]
+    )
 
 
 def final() -> list[Cell]:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from stepe import InputError
 from stepe.methods import Task
-from stepe.mixing import Blends, blend
+from stepe.mixing import Blends, blend, blend_and_cut
 from stepe.training import cross_entropy
 
 
@@ -33,3 +33,32 @@ def test_a_sample_has_the_larger_share_of_its_blend_where_that_is_asked_for():
         shares.append(blends.share)
     assert shares[0].min() < 0.1
     torch.testing.assert_close(shares[1], torch.maximum(shares[0], 1 - shares[0]))
+
+
+def test_a_window_shows_the_picture_before():
+    pictures = torch.arange(3.0).reshape(3, 1, 1, 1).expand(3, 2, 4, 4)
+    window = torch.tensor([[0.5, 0.5, 0.5], [0.5, 0.0, 1.0], [0.0, 0.5, 0.5]])
+    shown, share = blend_and_cut(pictures, torch.tensor([0.75, 0.75, 0.9]), window)
+    assert shown[0, 1].tolist() == [[0, 0, 0, 0], [0, 2, 2, 0], [0, 2, 2, 0], [0, 0, 0, 0]]
+    assert shown[1, 0].tolist() == [[1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]  # partly outside
+    torch.testing.assert_close(shown[2], torch.full((2, 4, 4), 1.9))
+    torch.testing.assert_close(share, torch.tensor([0.75, 15 / 16, 0.9]))
+
+
+def test_what_is_no_picture_has_no_window():
+    with pytest.raises(InputError, match="cutmix=0"):
+        blend_and_cut(torch.zeros(2, 3), torch.ones(2), torch.zeros(2, 3))
+
+
+def test_so_many_pictures_get_a_window_as_are_asked_for():
+    task = Task(torch.zeros(1000, dtype=torch.int64), 2, epochs=3, seed=4, criterion=cross_entropy(2))
+    blends = Blends(task, 0.5, cut=0.25, at_least_half=True)
+    blends.draw(1)
+    assert blends.window is not None
+    side = blends.window[:, 0]
+    cut = side > 0
+    assert 0.2 < cut.float().mean() < 0.3
+    torch.testing.assert_close(side[cut] ** 2, 1 - blends.share[cut])
+    again = Blends(task, 0.5, cut=0.25, at_least_half=True)
+    again.load_state_dict(blends.state_dict())
+    assert torch.equal(again.window, blends.window)

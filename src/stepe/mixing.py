@@ -1,4 +1,4 @@
-"""Training on blends of two samples, under the targets of both: mixup (Zhang et al., 2018), for methods that want it.
+"""Training on blends of two samples, under the targets of both: mixup (Zhang et al., 2018), cutmix (Yun et al., 2019).
 
 A wrong label is never seen alone, and is the harder to learn by heart.
 """
@@ -19,26 +19,39 @@ from stepe.randomness import Stream
 class Blends:
     """Each sample of a batch is blended with the one before it, which the epoch's random order has put there.
 
-    What share each sample has of its blend is drawn before the epoch, so that a CUDA graph can hold the loss.
+    What share each sample has of its blend is drawn before the epoch, so that a CUDA graph can hold the loss. Of
+    pictures, a share ``cut`` is not blended: they get a window through which the other one is seen.
     """
 
-    def __init__(self, task: Task, alpha: float, *, at_least_half: bool = False):
-        self._task, self._alpha, self._at_least_half = task, alpha, at_least_half
+    def __init__(self, task: Task, alpha: float, *, cut: float = 0.0, at_least_half: bool = False):
+        self._task, self._alpha, self._cut, self._at_least_half = task, alpha, cut, at_least_half
         self.share = torch.ones(task.n, device=task.device)
+        self.window = torch.zeros(task.n, 3, device=task.device) if cut else None
+        """side (0: none), row and column of the centre, as shares of height and width"""
 
     def draw(self, epoch: int) -> None:
-        """Draw the shares of an epoch from Beta(alpha, alpha)."""
+        """Draw the shares of an epoch from Beta(alpha, alpha); those of windows are uniform."""
         # The paper's formula has a share per pair; its code draws one for a whole batch.
         generator = np.random.default_rng(Stream.named(self._task.seed, "mixup", epoch).seed)
         share = generator.beta(self._alpha, self._alpha, self._task.n)
+        draws = generator.random((4, self._task.n)) if self.window is not None else None
+        if draws is not None:
+            share = np.where(draws[0] < self._cut, draws[1], share)
         if self._at_least_half:
             share = np.maximum(share, 1 - share)
+        if draws is not None and self.window is not None:
+            side = np.where(draws[0] < self._cut, np.sqrt(1 - share), 0)
+            self.window.copy_(torch.from_numpy(np.column_stack([side, draws[2], draws[3]])).float())
         self.share.copy_(torch.from_numpy(share).float())
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """The losses of the blends under both targets, each by its share, and by its own sample's weight."""
         share = read_rows(self.share, batch.index)
-        outputs = forward(blend(batch.x, share))
+        if self.window is None:
+            blended = blend(batch.x, share)
+        else:
+            blended, share = blend_and_cut(batch.x, share, read_rows(self.window, batch.index))
+        outputs = forward(blended)
         before = replace(batch, weight=None if batch.weight is None else batch.weight.roll(1, 0))
         return batch.mean(share * self._task.criterion(outputs, batch.target)) + before.mean(
             (1 - share) * self._task.criterion(outputs, batch.target.roll(1, 0))
@@ -46,11 +59,13 @@ class Blends:
 
     def state_dict(self) -> dict[str, Any]:
         """The shares of the epoch."""
-        return {"share": self.share}
+        return {"share": self.share} | ({} if self.window is None else {"window": self.window})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore them."""
         self.share.copy_(state["share"])
+        if self.window is not None:
+            self.window.copy_(state["window"])
 
 
 def blend(x: Any, share: Tensor) -> Tensor:
@@ -70,3 +85,23 @@ def blend(x: Any, share: Tensor) -> Tensor:
     share = share.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
     blended: Tensor = share * x + (1 - share) * x.roll(1, 0)
     return blended
+
+
+def blend_and_cut(x: Any, share: Tensor, window: Tensor) -> tuple[Tensor, Tensor]:
+    """Pictures with windows on the ones before them, blends where there is no window, and what share each then has."""
+    if not isinstance(x, Tensor) or x.ndim != 4:
+        raise InputError(
+            "cutmix cuts windows into pictures, which are tensors of shape (n, channels, height, width): use cutmix=0"
+        )
+    height, width = x.shape[2:]
+    side, row, column = window.unbind(1)
+
+    def within(size: int, centre: Tensor) -> Tensor:
+        pixels = torch.arange(size, device=x.device) + 0.5
+        return 2 * (pixels - size * centre[:, None]).abs() < size * side[:, None]
+
+    seen = within(height, row)[:, :, None] & within(width, column)[:, None, :]
+    whole = side > 0
+    blended = blend(x, torch.where(whole, torch.ones_like(share), share))
+    shown = torch.where(seen[:, None], x.roll(1, 0).to(blended.dtype), blended)
+    return shown, torch.where(whole, 1 - seen.to(share.dtype).mean((1, 2)), share)

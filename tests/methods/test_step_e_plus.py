@@ -168,6 +168,8 @@ def test_inputs_that_cannot_be_blended_are_trained_on_without():
     [
         ({"average": -1}, "average is -1; it must be 0"),
         ({"mixup": float("nan")}, "mixup is nan"),
+        ({"cutmix": 1.5}, "cutmix is 1.5"),
+        ({"cutmix": 0.5, "mixup": 0}, "mixup=0 has none"),
         ({"refine": 1.5}, r"refine is 1.5; .*\[0, 1\]"),
         ({"guess_memory": 1.5}, "guess_memory is 1.5"),
         ({"softness": 0.5}, "choose one of them"),

@@ -54,6 +54,8 @@ class StepEPlus(StepwiseElimination):
     """how many samples that the model represents alike have a vote in a sample's score; 0: none"""
     mixup: float = 0.2
     """train on blends of two samples, shares drawn from Beta(mixup, mixup), the larger for the first; 0: off"""
+    cutmix: float = 0.0
+    """of pictures: the share of those that have a window on another one instead of being blended with it"""
 
     def start(self, task: Task, ledger: Ledger) -> None:
         """Resolve the options."""
@@ -70,17 +72,19 @@ class StepEPlus(StepwiseElimination):
         if self.neighbours:
             self._check_neighbours()
             ledger.add_column("vote", torch.float32, float("nan"), device=task.device)
-        self._blends = Blends(task, self.mixup, at_least_half=True) if self.mixup else None
+        self._blends = Blends(task, self.mixup, cut=self.cutmix, at_least_half=True) if self.mixup else None
 
     def _check_options(self) -> None:
         for name, number in (("average", self.averaging), ("mixup", self.mixup)):
             if not number >= 0:
                 raise InputError(f"{name} is {number!r}; it must be 0 (off) or positive")
-        for name, number in (("refine", self.refined), ("guess_memory", self.guess_memory)):
+        for name, number in (("refine", self.refined), ("guess_memory", self.guess_memory), ("cutmix", self.cutmix)):
             if not 0 <= number <= 1:
                 raise InputError(f"{name} is {number!r}; it must be a share in [0, 1]")
         if not isinstance(self.neighbours, int) or self.neighbours < 0:
             raise InputError(f"neighbours is {self.neighbours!r}; it must be a whole number, 0 for none")
+        if self.cutmix and not self.mixup:
+            raise InputError(f"cutmix is {self.cutmix}, a share of the blends, and mixup=0 has none")
         if self.softness and self.correct:
             raise InputError("softness trains on doubtful labels, and correct on guesses instead: choose one of them")
         if self.belief not in ("guess", "posterior"):
