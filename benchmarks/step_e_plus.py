@@ -39,6 +39,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "step-e-plus": {},
     "step-e-plus, later ramp": {"ramp": 0.8},
     "step-e-plus, later ramp, windows": {"ramp": 0.8, "cutmix": 0.5},
+    "step-e-plus, windows": {"cutmix": 0.5},
+    "step-e-plus, all windows": {"cutmix": 1.0},
 }
 PRESET = "step-e-plus"
 """the one that was frozen"""
