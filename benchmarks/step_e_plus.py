@@ -42,7 +42,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "step-e-plus, windows": {"cutmix": 0.5},
     "step-e-plus, all windows": {"cutmix": 1.0},
 }
-PRESET = "step-e-plus"
+PRESET = "step-e-plus, later ramp, windows"
 """the one that was frozen"""
 
 SCREENED: dict[str, dict[str, Any]] = {
@@ -182,7 +182,8 @@ def cost(bench: Bench, epochs: int = 8) -> Iterator[Row]:
     variants: list[tuple[str, str, dict[str, Any]]] = [
         ("plain", "baseline", {}),
         ("Step-E", "step-e", early),
-        ("Step-E+", "step-e-plus", early),
+        ("Step-E+, the preset", "step-e-plus", early | {"cutmix": PRESETS[PRESET]["cutmix"]}),
+        ("Step-E+ without windows", "step-e-plus", early),
         ("Step-E+ without mixup", "step-e-plus", early | {"mixup": 0}),
         ("Step-E+ without averaging", "step-e-plus", early | {"average": 0}),
     ]
