@@ -14,13 +14,13 @@ import stepe
 from stepe.environment import describe_environment
 
 SETTINGS = {
-    "symmetric:0.4": "step-e,plain,oracle,one-shot,self-paced,truncation",
-    "symmetric:0.2": "step-e,plain,oracle",
-    "asymmetric:0.2": "step-e,plain,oracle",
-    "instance:0.2": "step-e,plain,oracle",
-    "outliers:0.2": "step-e,plain,oracle",
-    "symmetric:0.02": "step-e,plain",
-    "none": "step-e,plain",
+    "symmetric:0.4": "step-e-plus,step-e,plain,oracle,one-shot,self-paced,truncation",
+    "symmetric:0.2": "step-e-plus,step-e,plain,oracle",
+    "asymmetric:0.2": "step-e-plus,step-e,plain,oracle",
+    "instance:0.2": "step-e-plus,step-e,plain,oracle",
+    "outliers:0.2": "step-e-plus,step-e,plain,oracle",
+    "symmetric:0.02": "step-e-plus,step-e,plain",
+    "none": "step-e-plus,step-e,plain",
 }
 
 

@@ -26,10 +26,9 @@ from stepe.files import write_text
 from stepe.methods import method_class
 from stepe.models.build import build
 from stepe.randomness import Stream, seeded
-from stepe.recipes.clean import Preset, describe_network, training_for
+from stepe.recipes.clean import METHOD, Preset, describe_network, training_for
 
 TABLE = "debian-packages.csv"
-METHOD = "step-e-plus"
 HOLD_OUT = 0.2
 WIDTH = 128
 """of the features: digits through a fixed random projection"""

@@ -41,9 +41,14 @@ def drop_max_from_rate(rate: float) -> float:
     >>> drop_max_from_rate(0.4)
     0.45
     """
+    return min(CAP, check_rate(rate) + MARGIN)
+
+
+def check_rate(rate: float) -> float:
+    """Refuse what is no share."""
     if not 0 <= rate <= 1:
         raise InputError(f"the noise rate is {rate!r}; it must be a share in [0, 1]")
-    return min(CAP, float(rate) + MARGIN)
+    return float(rate)
 
 
 def resolve_drop_max(

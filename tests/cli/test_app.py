@@ -151,10 +151,10 @@ def test_results_go_to_standard_output_and_progress_to_standard_error(call):
     ended = call("clean", "digits", "--epochs", "2", "--out", "run")
     assert ended.code == 0
     assert "\x1b" not in ended.out + ended.err
-    assert [line.split()[0] for line in ended.err.splitlines()] == ["step-e", "plain", "oracle"]
-    assert re.search(r"step-e +epoch 2/2 +loss \d\.\d+ +kept \d+% +accuracy \d+\.\d% +about 0 s left", ended.err)
-    rows = re.findall(r"│ (plain|step-e|oracle) +│", ended.out)
-    assert rows == ["plain", "step-e", "oracle"]
+    assert [line.split()[0] for line in ended.err.splitlines()] == ["step-e-plus", "plain", "oracle"]
+    assert re.search(r"step-e-plus +epoch 2/2 +loss \d\.\d+ +kept \d+% +accuracy \d+\.\d% +about 0 s left", ended.err)
+    rows = re.findall(r"│ (plain|step-e-plus|oracle) +│", ended.out)
+    assert rows == ["plain", "step-e-plus", "oracle"]
     assert all(column in ended.out for column in ("accuracy", "F1", "dropped", "flagged", "AUROC", "seconds"))
     assert "Top suspects, 10 of" in ended.out
     summary = Run("run").summary
@@ -197,7 +197,7 @@ def test_a_method_that_drops_nothing_says_so(call, mine):
 def test_all_methods_are_trained_and_compared(call, mine):
     ended = call("clean", mine, "--method", "all", "--noise", "symmetric:0.2", "--epochs", "2", "--out", "run")
     assert ended.code == 0
-    assert sorted(path.name for path in Path("run/compare").iterdir()) == sorted(set(EVERY_METHOD) - {"step-e"})
+    assert sorted(path.name for path in Path("run/compare").iterdir()) == sorted(set(EVERY_METHOD) - {"step-e-plus"})
     assert all(f"│ {name} " in ended.out for name in EVERY_METHOD)
 
 
@@ -396,7 +396,7 @@ def test_ctrl_c_ends_a_real_process_and_the_printed_command_continues_it(tmp_pat
         ("--warmup 3", "warmup was None, not 3"),
         ("--min-keep 0.1", "min_keep was 0.0, not 0.1"),
         ("--strong 0.3", "strong was 0.0, not 0.3"),
-        ("--method plain", "methods was ['step-e']"),
+        ("--method plain", "methods was ['step-e-plus']"),
         ("--compare", "--compare"),
         ("--out other", "--out other is not the run that --resume run names"),
     ],
@@ -414,7 +414,7 @@ def test_resuming_with_another_configuration_names_the_difference(call, mine, mo
 def test_the_same_configuration_may_be_repeated_when_resuming(call, mine, monkeypatch):
     interrupt_after(2, monkeypatch)
     call("clean", mine, "--rho-max", "0.2", "--epochs", "4", "--seed", "3")
-    words = shlex.split("--rho-max 0.2 --epochs 4 --seed 3 --method step-e --device cpu --out runs/mine-1 --quiet")
+    words = shlex.split("--rho-max 0.2 --epochs 4 --seed 3 --method step-e-plus --device cpu --out runs/mine-1 --quiet")
     assert call("clean", "--resume", "latest", *words) == Ended(0, "runs/mine-1\n", "")
 
 
@@ -457,7 +457,7 @@ def test_a_terminal_sees_a_live_bar(mine):
     assert process.returncode == 0
     plain_text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     assert "\x1b[2K" in text  # a line is drawn over
-    assert re.search(r"step-e +━+ epoch 12/12 loss \d\.\d+ +kept 81% +accuracy \d+\.\d% +\d+:\d\d", plain_text)
+    assert re.search(r"step-e-plus +━+ epoch 12/12 loss \d\.\d+ +kept 81% +accuracy \d+\.\d% +\d+:\d\d", plain_text)
     assert "labels look wrong" in plain_text
 
 

@@ -17,10 +17,11 @@ from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
 from stepe.data.source import Source
 from stepe.methods import EVERY_METHOD
-from stepe.recipes.clean import clean, default_out, resume
+from stepe.recipes.clean import METHOD, Request, clean, default_out, resume
 from stepe.training import Silent, Training
 
-ON_GIVEN_LABELS = [name for name, kind in EVERY_METHOD.items() if kind.trains_on == "given"]
+ALL = list(dict.fromkeys([METHOD, *EVERY_METHOD]))
+ON_GIVEN_LABELS = [name for name in ALL if EVERY_METHOD[name].trains_on == "given"]
 
 
 def stopping(method: str, epoch: int) -> Callable[..., Stopper]:
@@ -91,12 +92,13 @@ def test_digits_become_a_run_with_everything_in_it(tmp_path):
         "issues.csv",
         "model.safetensors",
         "preprocessing.json",
+        "probabilities.npz",
         "report.html",
         "samples.parquet",
         "summary.json",
         "trace.bin",
     }
-    assert run.method == "step-e"
+    assert run.method == "step-e-plus"
     assert sorted(other.method for other in run.others) == ["oracle", "plain"]
     assert run.summary["noise"]["noisy"] == round(0.4 * 1438)
     assert set(run.exhibits) > set(run.issues["row"])
@@ -110,7 +112,7 @@ def test_digits_become_a_run_with_everything_in_it(tmp_path):
     assert request["name"] == "digits"
     assert request["data"] == "bundled:digits"
     assert request["noise"] == "symmetric:0.4"
-    assert request["methods"] == ["step-e", "plain", "oracle"]
+    assert request["methods"] == ["step-e-plus", "plain", "oracle"]
 
 
 @pytest.mark.usefixtures("_no_report")
@@ -151,7 +153,7 @@ def test_all_means_every_method_that_the_data_allows(file):
     run = clean(file, method="all", rho_max=0.2, epochs=3)
     assert run.config["request"]["methods"] == ON_GIVEN_LABELS
     run = clean(file, method="all", noise="symmetric:0.1", epochs=3)
-    assert run.config["request"]["methods"] == list(EVERY_METHOD)
+    assert run.config["request"]["methods"] == ALL
     assert sorted(other.method for other in run.others) == sorted(set(EVERY_METHOD) - {run.method})
 
 
@@ -180,7 +182,7 @@ def test_a_comparison_of_all_is_resumed_by_the_same_command(file):
     with pytest.raises(StopHereError):
         clean(file, out="stopped", follow=stopping, **options)
     resumed = resume("stopped", method="all")
-    for name in [".", *(f"compare/{each}" for each in EVERY_METHOD if each != "step-e")]:
+    for name in [".", *(f"compare/{each}" for each in EVERY_METHOD if each != "step-e-plus")]:
         for output in ("model.safetensors", "samples.parquet"):
             assert (whole.path / name / output).read_bytes() == (resumed.path / name / output).read_bytes(), name
 
@@ -205,11 +207,11 @@ def test_of_two_networks_the_first_is_that_of_other_methods_and_the_second_is_bu
 
 @pytest.mark.usefixtures("_no_report")
 def test_comparing_trains_plain_and_where_clean_labels_are_known_the_oracle(file):
-    assert clean(file, rho_max=0.2, epochs=3, compare=True).config["request"]["methods"] == ["step-e", "plain"]
+    assert clean(file, rho_max=0.2, epochs=3, compare=True).config["request"]["methods"] == ["step-e-plus", "plain"]
     planted = clean(file, noise="symmetric:0.1", epochs=3, compare=True)
-    assert planted.config["request"]["methods"] == ["step-e", "plain", "oracle"]
+    assert planted.config["request"]["methods"] == ["step-e-plus", "plain", "oracle"]
     one_shot = clean(file, method="one-shot", rho_max=0.2, epochs=3, compare=True)
-    assert one_shot.config["request"]["methods"] == ["one-shot", "plain", "step-e"]
+    assert one_shot.config["request"]["methods"] == ["one-shot", "plain", "step-e-plus"]
 
 
 @pytest.mark.usefixtures("_no_report")
@@ -237,8 +239,20 @@ def test_every_kind_of_noise_can_be_planted(file, kind):
 
 @pytest.mark.usefixtures("_no_report")
 def test_a_known_rate_stands_in_for_rho_max(file):
-    run = clean(file, noise_rate=0.15, epochs=3)
-    assert run.summary["dropped"] == int(0.2 * 72)
+    dropped = [clean(file, method=name, noise_rate=0.15, epochs=3).summary["dropped"] for name in ("step-e", METHOD)]
+    assert dropped == [int(0.2 * 72), int(0.15 * 72)]  # the paper's margin above it, or none
+
+
+@pytest.mark.usefixtures("_no_report")
+def test_the_papers_preset_is_step_e_by_its_losses(file):
+    class Chosen(Silent):
+        def run_started(self, training: Training) -> None:
+            ranked.append((training.method.name, training.method.ranks_by, training.task.reach))
+
+    ranked: list[tuple[str, str, str]] = []
+    for preset in ("paper", None):
+        clean(file, preset=preset, epochs=3, follow=lambda method, position, total: Chosen())
+    assert ranked == [("step-e", "loss", "in-sample"), ("step-e-plus", "posterior", "auto")]
 
 
 @pytest.mark.usefixtures("_no_report")
@@ -301,6 +315,9 @@ def test_the_held_out_labels_change_no_weight(file, monkeypatch):
 # What is refused, before anything is written
 
 MISTAKES = {
+    "unknown preset": ({"preset": "magic"}, "preset is 'magic'; there is one: paper"),
+    "preset and another method": ({"preset": "paper", "method": "plain"}, "preset paper is method step-e with probe"),
+    "preset and another probe": ({"preset": "paper", "probe": "cross:2"}, "leave method and probe away, or preset"),
     "unknown method": ({"method": "magic"}, "unknown method 'magic'; choose one of step-e"),
     "unknown method in a list": ({"method": "step-e,magic"}, "unknown method 'magic'"),
     "no method": ({"method": ""}, "unknown method ''"),
@@ -374,7 +391,7 @@ def options() -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("_no_report")
-@pytest.mark.parametrize(("method", "epoch"), [("step-e", 1), ("step-e", 4), ("plain", 2), ("oracle", 3)])
+@pytest.mark.parametrize(("method", "epoch"), [("step-e-plus", 1), ("step-e-plus", 4), ("plain", 2), ("oracle", 3)])
 def test_a_run_interrupted_anywhere_is_resumed_to_the_same_result(file, options, method, epoch):
     clean(file, out="whole", **options)
     with pytest.raises(StopHereError):
@@ -388,7 +405,7 @@ def test_a_run_interrupted_anywhere_is_resumed_to_the_same_result(file, options,
     run = resume("cut", follow=follow)
     assert run.finished
     assert outputs(Path("cut")) == outputs(Path("whole"))
-    left = ["step-e", "plain", "oracle"]
+    left = ["step-e-plus", "plain", "oracle"]
     assert trained == [(name, left.index(name), 3) for name in left[left.index(method) :]]
     assert Path("cut/report.html").exists()
 
@@ -406,15 +423,15 @@ def test_resuming_a_finished_run_trains_nothing(file, options):
 @pytest.mark.usefixtures("_no_report")
 def test_a_run_in_a_folder_called_compare_can_be_resumed_like_any_other(file, options):
     with pytest.raises(StopHereError):
-        clean(file, out="compare/run", follow=stopping("step-e", 2), **options)
+        clean(file, out="compare/run", follow=stopping("step-e-plus", 2), **options)
     assert resume("compare/run").config["request"]["epochs"] == 4
 
 
 @pytest.mark.usefixtures("_no_report")
 def test_arguments_that_are_the_same_may_be_repeated(file, options):
     with pytest.raises(StopHereError):
-        clean(file, out="run", seed=3, follow=stopping("step-e", 2), **options)
-    run = resume("run", seed=3, epochs=4, noise="symmetric:0.3", method="step-e", device="cpu")
+        clean(file, out="run", seed=3, follow=stopping("step-e-plus", 2), **options)
+    run = resume("run", seed=3, epochs=4, noise="symmetric:0.3", method="step-e-plus", device="cpu")
     assert run.finished
 
 
@@ -432,7 +449,7 @@ def test_arguments_that_are_the_same_may_be_repeated(file, options):
 )
 def test_arguments_that_differ_are_refused_by_name(file, options, change, told):
     with pytest.raises(StopHereError):
-        clean(file, out="run", seed=3, follow=stopping("step-e", 2), **options)
+        clean(file, out="run", seed=3, follow=stopping("step-e-plus", 2), **options)
     with pytest.raises(RunError, match=r"run was started with another configuration.*Resume it as it was") as error:
         resume("run", **change)
     assert told in str(error.value)
@@ -441,7 +458,7 @@ def test_arguments_that_differ_are_refused_by_name(file, options, change, told):
 @pytest.mark.usefixtures("_no_report")
 def test_data_that_changed_in_the_meantime_is_noticed(file, arrays):
     with pytest.raises(StopHereError):
-        clean(file, out="run", rho_max=0.2, epochs=4, follow=stopping("step-e", 2))
+        clean(file, out="run", rho_max=0.2, epochs=4, follow=stopping("step-e-plus", 2))
     np.savez(file, features=arrays[0], labels=np.roll(arrays[1], 1))
     with pytest.raises(RunError, match="labels was"):
         resume("run")
@@ -450,7 +467,7 @@ def test_data_that_changed_in_the_meantime_is_noticed(file, arrays):
 @pytest.mark.usefixtures("_no_report")
 def test_bundled_data_stays_bundled_whatever_has_come_to_lie_around(tmp_path, monkeypatch):
     with pytest.raises(StopHereError):
-        clean("digits", out="run", epochs=2, compare=False, follow=stopping("step-e", 1))
+        clean("digits", out="run", epochs=2, compare=False, follow=stopping("step-e-plus", 1))
     (tmp_path / "digits").mkdir()
     assert resume("run").finished
 
@@ -458,7 +475,7 @@ def test_bundled_data_stays_bundled_whatever_has_come_to_lie_around(tmp_path, mo
 @pytest.mark.usefixtures("_no_report")
 def test_a_file_is_found_again_from_another_folder(file, tmp_path, monkeypatch):
     with pytest.raises(StopHereError):
-        clean("mine.npz", out="run", rho_max=0.2, epochs=3, follow=stopping("step-e", 1))
+        clean("mine.npz", out="run", rho_max=0.2, epochs=3, follow=stopping("step-e-plus", 1))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert resume("../run").finished
@@ -467,7 +484,7 @@ def test_a_file_is_found_again_from_another_folder(file, tmp_path, monkeypatch):
 @pytest.mark.usefixtures("_no_report")
 def test_arrays_cannot_be_brought_back_by_anybody_else(arrays):
     with pytest.raises(StopHereError):
-        clean(arrays, out="run", rho_max=0.2, epochs=3, follow=stopping("step-e", 1))
+        clean(arrays, out="run", rho_max=0.2, epochs=3, follow=stopping("step-e-plus", 1))
     with pytest.raises(RunError, match=r"was made from arrays; resume it with stepe.clean"):
         resume("run")
     assert clean(arrays, out="run", rho_max=0.2, epochs=3, resume=True).finished
@@ -481,7 +498,7 @@ def test_what_is_no_run_cannot_be_resumed():
 def test_the_request_is_plain_json(file, monkeypatch):
     monkeypatch.setattr("stepe.report.html.write_report", lambda run: run.path)
     clean(file, out="run", rho_max=0.2, epochs=2)
-    assert json.loads(Path("run/config.json").read_text())["request"]["methods"] == ["step-e"]
+    assert json.loads(Path("run/config.json").read_text())["request"]["methods"] == ["step-e-plus"]
 
 
 def test_balanced_training_finds_more_of_a_rare_class(tmp_path):
@@ -494,3 +511,23 @@ def test_balanced_training_finds_more_of_a_rare_class(tmp_path):
         found[balanced] = (run.samples["suggested_label"] == "rare").sum()
         assert run.config["request"]["balanced"] == balanced
     assert found[True] > 2 * found[False]
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"probe": "auto"}, {}),
+        ({"probe": "in-sample"}, {"average": 0, "refine": 0, "mixup": 0}),
+        ({"probe": "auto", "augments": True}, {"average": 0.85, "refine": 0.5, "cutmix": 0.5, "prior": "none"}),
+        (
+            {"probe": "in-sample", "augments": True, "held_out_noisy": False},
+            {"average": 0.85, "refine": 0.5, "cutmix": 0.5, "prior": "uniform"},
+        ),
+    ],
+    ids=["rows", "rows judged by the model itself", "pictures", "CIFAR"],
+)
+def test_step_e_plus_has_the_parts_that_serve_the_data(file, changed, expected):
+    clean(file, rho_max=0.2, epochs=2, out="run")
+    request = Request.read(json.loads(Path("run/config.json").read_text())["request"])
+    found = replace(request, **changed).options("step-e-plus")
+    assert {name: value for name, value in found.items() if name not in ("rho_max", "warmup", "min_keep")} == expected

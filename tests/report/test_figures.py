@@ -35,7 +35,7 @@ def test_a_run_with_everything_has_every_chart(digits_run: Run) -> None:
     charts = drawn(digits_run)
     assert all(charts.values())
     assert charts["accuracy"] is not None
-    assert legend_of(charts["accuracy"].figure) == ["step-e", "oracle", "plain"]
+    assert legend_of(charts["accuracy"].figure) == ["step-e-plus", "oracle", "plain"]
 
 
 def test_charts_with_nothing_to_show_are_left_out(plain_run: Run, features_run: Run, fitted_run: Run) -> None:
@@ -88,7 +88,7 @@ def test_overlaid_runs_may_differ_in_length_and_in_what_is_known(
         "Share of samples trained on",
         "F1 of the dropped",
     ]
-    assert legend_of(figure) == ["digits (step-e)", "plain", "features (step-e)", "fitted (step-e)"]
+    assert legend_of(figure) == ["digits (step-e-plus)", "plain", "features (step-e-plus)", "fitted (step-e)"]
     lengths = [len(run.history) for run in (digits_run, plain_run, features_run, fitted_run)]
     assert [len(line.get_xdata()) for line in figure.axes[1].get_lines()] == lengths
     assert len({line.get_color() for line in figure.axes[0].get_lines()}) == 4
@@ -112,9 +112,9 @@ def test_runs_of_the_same_name_are_told_apart_by_their_parents(digits_run: Run, 
 def test_folder_names_are_drawn_as_they_are(name: str, digits_run: Run, tmp_path: Path) -> None:
     shutil.copytree(digits_run.path, tmp_path / name)
     figure = figures.overlaid([Run(tmp_path / name)])
-    assert legend_of(figure) == [f"{name} (step-e)"]
+    assert legend_of(figure) == [f"{name} (step-e-plus)"]
     escaped = name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    assert f"{escaped} (step-e)" in figures.svg(figure, "x")
+    assert f"{escaped} (step-e-plus)" in figures.svg(figure, "x")
 
 
 def test_nothing_to_overlay_is_an_error() -> None:
@@ -176,7 +176,7 @@ def test_what_is_read_off_is_what_the_run_recorded(digits_run: Run) -> None:
         assert drawing.stops[-1].title == f"epoch {len(digits_run.history)}"
         return dict(drawing.stops[-1].values)
 
-    assert end("accuracy")["step-e"] == f"{100 * last['test_accuracy']:.1f}%"
+    assert end("accuracy")["step-e-plus"] == f"{100 * last['test_accuracy']:.1f}%"
     assert end("accuracy")["plain"] == f"{100 * plain.history[-1]['test_accuracy']:.1f}%"
     assert end("kept") == {"trained on": f"{last['kept'] / 14.38:.1f}%", "dropped": f"{last['dropped'] / 14.38:.1f}%"}
     assert end("turnover") == {"came back": f"{last['came']:,}", "newly dropped": f"{last['went']:,}"}

@@ -44,7 +44,19 @@ EXIT_INTERRUPTED = 130
 RESUMED = (
     *("label", "text", "image", "features", "id", "trusted", "group", "split_by", "holdout", "test", "encoding"),
     *("image_size", "model", "decisions"),
-    *("method", "noise", "epochs", "warmup", "rho_max", "probe", "noise_rate", "min_keep", "balanced", "strong"),
+    *(
+        "method",
+        "preset",
+        "noise",
+        "epochs",
+        "warmup",
+        "rho_max",
+        "probe",
+        "noise_rate",
+        "min_keep",
+        "balanced",
+        "strong",
+    ),
     *("seed", "device", "track"),
 )
 METHOD_NAMES = ", ".join(EVERY_METHOD)
@@ -191,9 +203,17 @@ def clean(
         ),
     ] = None,
     method: Annotated[
-        str,
-        typer.Option(help=f"One of {METHOD_NAMES}; a comma list (the first is the run, the rest compared); or all."),
-    ] = "step-e",
+        str | None,
+        typer.Option(
+            help=f"One of {METHOD_NAMES}; a comma list (the first is the run, the rest compared); or all. By default "
+            "step-e-plus.",
+            show_default=False,
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="paper: exactly what the paper does (step-e).", show_default=False),
+    ] = None,
     noise: Annotated[
         str | None,
         typer.Option(
@@ -348,6 +368,7 @@ def clean(
             image_size=image_size,
             model=model,
             method=method,
+            preset=preset,
             noise=noise,
             epochs=epochs,
             warmup=warmup_given,

@@ -18,13 +18,15 @@ from stepe.methods.base import Batch, Forward, Task
 from stepe.methods.step_e import StepwiseElimination
 from stepe.mixing import Blends
 from stepe.neighbours import vote
-from stepe.noise_rate import CAP_OF_ESTIMATE, UNKNOWN, Estimate
+from stepe.noise_rate import CAP_OF_ESTIMATE, UNKNOWN, Estimate, check_rate
 from stepe.plan import Plan
 from stepe.posterior import posterior
 from stepe.prior import Prior, align, check_prior, class_prior
 
 RAMP_END = 0.6
 """of the run: the corrections need time to be learned"""
+RAMP_END_WITH_WINDOWS = 0.8
+"""pictures with windows take longer to learn, and what is dropped is best known late"""
 
 
 @dataclass
@@ -120,14 +122,15 @@ class StepEPlus(StepwiseElimination):
         """As many as are wrong, and no margin: what is dropped in vain trains on its guess."""
         if isinstance(rate, Estimate):
             return min(rate.cap, rate.rate)
-        return min(CAP_OF_ESTIMATE, rate)
+        return min(CAP_OF_ESTIMATE, check_rate(rate))
 
     @property
     def last_of_ramp(self) -> int | None:
         """Earlier than the paper's."""
         if self.ramp_end is not None or self.schedule != "auto":
             return self.ramp_end
-        return max(self.warmup_epochs, round(RAMP_END * self.task.epochs))
+        end = RAMP_END_WITH_WINDOWS if self.cutmix else RAMP_END
+        return max(self.warmup_epochs, round(end * self.task.epochs))
 
     @property
     def first_probe(self) -> int:

@@ -52,7 +52,11 @@ if TYPE_CHECKING:
 Auto = Literal["auto"]
 PREPROCESSING = "preprocessing.json"
 DEFAULT_NOISE = "symmetric:0.4"
-SIDE_BY_SIDE = ("plain", "step-e", "oracle")
+METHOD = "step-e-plus"
+PAPER = "paper"
+SIDE_BY_SIDE = ("plain", METHOD, "oracle")
+WINDOWS = 0.5
+"""share of the pictures that Step-E+ cuts a window into, by what served on CIFAR (``docs/step-e-plus.md``)"""
 SMALL_MODEL = 3_000_000
 SMALL_DATA, LARGE_DATA = 5_000, 200_000
 FEW_SAMPLES = 500
@@ -144,6 +148,10 @@ class Request(Layout):
     """whether half of one input and half of another are an input"""
     every_method: bool = False
     """whether all methods were asked for that the data allows"""
+    preset: str | None = None
+    """``paper``: exactly what the paper does"""
+    augments: bool = False
+    """whether inputs are pictures that are drawn anew each epoch"""
 
     @classmethod
     def read(cls, saved: dict[str, Any]) -> "Request":
@@ -154,9 +162,22 @@ class Request(Layout):
     def options(self, method: str) -> dict[str, Any]:
         """The options a method understands."""
         wanted: dict[str, Any] = {"rho_max": self.rho_max, "warmup": self.warmup, "min_keep": self.min_keep}
+        if self.preset == PAPER:
+            wanted["score"] = "loss"
+        if method == METHOD:
+            wanted |= self._parts()
         if not self.blends:
             wanted["mixup"] = 0
         return {name: value for name, value in wanted.items() if name in method_class(method).options()}
+
+    def _parts(self) -> dict[str, Any]:
+        """Which parts of Step-E+ serve."""
+        if self.augments:
+            # All of CIFAR's classes have equally many pictures, which is public.
+            prior = "none" if self.held_out_noisy else "uniform"
+            return {"average": 0.85, "refine": 0.5, "cutmix": WINDOWS, "prior": prior}
+        # Where nothing is augmented, much dropout makes our networks slow learners; slowed down further, they underfit.
+        return {"average": 0, "refine": 0, "mixup": 0} if self.probe == "in-sample" else {}
 
 
 Follow = Callable[[str, int, int], Observer]
@@ -179,7 +200,8 @@ def clean(
     encoding: str = "utf-8",
     image_size: int | None = None,
     model: str | None = None,
-    method: str | Sequence[str] = "step-e",
+    method: str | Sequence[str] | None = None,
+    preset: str | None = None,
     noise: str | None = None,
     epochs: int | None = None,
     warmup: int | Auto | None = None,
@@ -219,7 +241,9 @@ def clean(
         encoding: of a text file.
         image_size: side of the square to which pictures are resized.
         model: ``timm:NAME`` for pictures, ``hf:NAME`` for texts; by default a small network of our own.
-        method: one method, several (the first is the run, the others are compared with it), or ``"all"``.
+        method: one method, several (the first is the run, the others are compared with it), or ``"all"``; by default
+            ``step-e-plus``.
+        preset: ``"paper"`` for exactly what the paper does: ``step-e``, judged by the losses of the model itself.
         noise: noise to plant for an experiment, as in ``"symmetric:0.4"``, or ``"none"``. Bundled data is clean, so
             it gets 40% symmetric noise unless told otherwise; people's own data is left as it is.
         epochs: length of the run; by default by the size of the data.
@@ -248,6 +272,7 @@ def clean(
         The finished run; its folder holds everything.
     """
     found_device = find_device(device)
+    method, probe = _by_preset(preset, method, probe)
     folder = None if data_dir is None else Path(data_dir)
     layout = Layout(
         label=label,
@@ -304,6 +329,8 @@ def clean(
         track=_tracked(track),
         blends=source.can_be_blended,
         every_method=_asked(method) == ["all"],
+        preset=preset,
+        augments=source.mean is not None,
         **{option.name: getattr(layout, option.name) for option in fields(Layout)},
     )
     _check_options(request, rho_max=rho_max, warmup=warmup, min_keep=min_keep or None)
@@ -312,6 +339,19 @@ def clean(
         request = _without_refused(request, source, say)
     _check_methods(request, source)
     return _carry_out(request, source, out, resume=resume, say=say, follow=follow, review=review)
+
+
+def _by_preset(
+    preset: str | None, method: str | Sequence[str] | None, probe: str | None
+) -> tuple[str | Sequence[str], str | None]:
+    """What a preset stands for, unless something else is asked for: then it is none."""
+    if preset is None:
+        return (METHOD if method is None else method), probe
+    if preset != PAPER:
+        raise InputError(f"preset is {preset!r}; there is one: paper")
+    if method not in (None, "step-e") or probe not in (None, "in-sample"):
+        raise InputError("preset paper is method step-e with probe in-sample; leave method and probe away, or preset")
+    return "step-e", "in-sample"
 
 
 def _asked(method: str | Sequence[str]) -> list[str]:
@@ -407,7 +447,7 @@ def _review(decisions: Run | str | Path, out: Path, *, resume: bool) -> Review:
 
 def _choose_methods(method: str | Sequence[str], source: Source, compare: bool | None) -> tuple[str, ...]:
     asked = _asked(method)
-    names = list(EVERY_METHOD) if asked == ["all"] else asked
+    names = [METHOD, *EVERY_METHOD] if asked == ["all"] else asked
     has_clean_labels = source.clean_labels is not None
     if asked == ["all"] and not has_clean_labels:
         names = [name for name in names if method_class(name).trains_on == "given"]
