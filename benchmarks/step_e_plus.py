@@ -218,16 +218,18 @@ def final_table(runs: list[Row]) -> str:
     for preset in dict.fromkeys(run["variant"] for run in runs):
         mine = [run for run in runs if run["variant"] == preset]
         means = {name: mean(run[name] for run in mine) for name in measured}
-        for row in mine + ([{"seed": "mean"} | means] if len(mine) > 1 else []):
-            lines.append(f"| {preset} | {row['seed']} | {' | '.join(f'{row[name]:.2f}' for name in measured)} |")
+        rows = mine + ([{"seed": "mean"} | means] if len(mine) > 1 else [])
+        lines += [
+            f"| {preset} | {row['seed']} | {' | '.join(f'{row[name]:.2f}' for name in measured)} |" for row in rows
+        ]
     return "\n".join(lines)
 
 
 def finalists_table(runs: list[Row]) -> str:
     """What might have become the preset, by what it gave on the hold-out."""
     lines = ["| preset | accuracy on the noisy hold-out |", "|---|---|"]
-    for run in sorted(runs, key=lambda run: -run["test_accuracy"]):
-        lines.append(f"| {run['variant']} | {run['test_accuracy']:.2f} |")
+    best_first = sorted(runs, key=lambda run: -run["test_accuracy"])
+    lines += [f"| {run['variant']} | {run['test_accuracy']:.2f} |" for run in best_first]
     return "\n".join(lines)
 
 

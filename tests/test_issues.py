@@ -90,9 +90,19 @@ def test_where_nobody_can_tell_how_many_are_wrong_only_labels_more_likely_wrong_
     ledger = judged(margin=[1.0] * 4, dropped=[True, True, True, False])
     ledger.add_column("guess", torch.float16, 0.0, width=2)
     ledger["guess"] = torch.tensor([[0.01, 0.99], [0.7, 0.3], [0.5, 0.5], [0.0, 1.0]])
-    noise = Estimate(0.75, 0.0, 0.9)
+    noise = Estimate(0.5, 0.0, 0.9)
     assert noise.is_vague
     assert flags(ledger, torch.tensor([0, 0, 0, 1]), noise).tolist() == [True, False, False, False]
+
+
+def test_where_an_estimate_is_beyond_belief_what_was_kept_can_be_flagged_but_for_what_was_checked():
+    ledger = judged(margin=[1.0] * 4, dropped=[False] * 4)
+    ledger["trusted"] = torch.tensor([True, False, False, False])
+    ledger.add_column("guess", torch.float16, 0.0, width=2)
+    ledger["guess"] = torch.tensor([[0.0, 1.0], [0.2, 0.8], [0.6, 0.4], [0.4, 0.6]])
+    noise = Estimate(0.7, 0.0, 0.9)
+    assert noise.is_beyond_belief
+    assert flags(ledger, torch.zeros(4, dtype=torch.int64), noise).tolist() == [False, True, False, True]
 
 
 def test_in_a_class_that_is_hardly_recognised_only_labels_more_likely_wrong_are_flagged():

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from stepe.labels import given_names, suggested_names
 from stepe.ledger import Ledger, Observation
-from stepe.noise_rate import Estimate, deniable_share
+from stepe.noise_rate import CAP, Estimate, deniable_share
 from stepe.posterior import beyond_doubt, posterior, probability_right
 
 CONTRADICTED = 0.9
@@ -65,7 +65,8 @@ def flags(ledger: Ledger, labels: Tensor, noise: Estimate | None = None) -> Tens
 
     Where a running guess is kept: those dropped whose label is least likely to be right, as many as there are wrong
     ones by ``noise``; where nobody can tell how many that are, in all or in a class that is hardly recognised, only
-    those more likely wrong than right, and never all of such a class. Else those dropped that the model contradicts, in
+    those more likely wrong than right, and never all of such a class; where next to nothing is dropped because the
+    estimate is beyond belief, of all, and at most a half. Else those dropped that the model contradicts, in
     the end and before: a hard sample that was dropped is soon contradicted too, for nobody teaches it any more; a wrong
     label was contradicted all along.
     """
@@ -81,10 +82,13 @@ def flags(ledger: Ledger, labels: Tensor, noise: Estimate | None = None) -> Tens
 
 def _least_likely(right: Tensor, ledger: Ledger, labels: Tensor, noise: Estimate) -> Tensor:
     right, guess, labels = right.nan_to_num(nan=0.0), ledger["guess"], labels.to(right.device)
-    suspects = ledger["dropped"] & ~beyond_doubt(1 - right, guess, labels)
+    suspects, share = ledger["dropped"], noise.rate
+    if noise.is_beyond_belief:
+        suspects, share = ~ledger["trusted"], min(share, CAP)
+    suspects = suspects & ~beyond_doubt(1 - right, guess, labels)
     order = torch.argsort(torch.where(suspects, right, torch.inf), stable=True)
     chosen = torch.zeros_like(suspects)
-    chosen[order[: round(noise.rate * len(right))]] = True
+    chosen[order[: round(share * len(right))]] = True
     recognised = (deniable_share(guess, labels) == 1).to(right.device)[labels]
     return chosen & suspects & ((right < 0.5) | (recognised & (not noise.is_vague)))
 
@@ -190,5 +194,8 @@ def _reason(flagged: bool, dropped: bool, dropped_share: float, suggested: str, 
     often = f"dropped in {dropped_share:.0%} of the epochs after the warm-up"
     if flagged:
         sure = "" if confidence != confidence else f" ({confidence:.0%})"
-        return f"{often}; the model says {suggested}{sure}" if suggested else f"{often} for a high loss"
+        said = f"the model says {suggested}{sure}" if suggested else ""
+        if not dropped:
+            return said or "the model hardly expects the label"
+        return f"{often}; {said}" if said else f"{often} for a high loss"
     return "dropped for a high loss, but the model agrees, or long agreed, with the label" if dropped else ""

@@ -66,6 +66,7 @@ class Ledger:
         self.add_column("confidence", torch.float32, float("nan"))
         self.add_column("trust", torch.float32, float("nan"))
         self.add_column("dropped", torch.bool, False)
+        self.add_column("trusted", torch.bool, False)
         self.add_column("drop_count", torch.int32, 0)
         self.add_column("times_probed", torch.int32, 0)
         self.add_column("times_contradicted", torch.int32, 0)

@@ -26,6 +26,8 @@ HOPELESS = 0.4
 """where so many samples are in doubt, nothing can be said for sure"""
 VAGUE = 0.5
 """a wider range says nothing"""
+BELIEVED = 0.63
+"""a larger rate needs proof: with 60% wrong labels estimates stayed below it, of tables hardly learned above"""
 TAIL = 0.7
 """classes beyond this quantile of the guesses are far from what a model would say"""
 SHORTEST_TAIL = 0.05
@@ -87,8 +89,19 @@ class Estimate:
         return self.high - self.low > VAGUE
 
     @property
+    def is_beyond_belief(self) -> bool:
+        """Whether it calls most labels wrong, and nothing proves it but a model that fails to explain them."""
+        return self.rate > BELIEVED and self.low <= self.rate / 2 and self.unrelated <= self.rate / 4
+
+    @property
     def cap(self) -> float:
-        """The most that may be dropped for it: more than half only where that many are surely wrong."""
+        """The most that may be dropped for it: more than half only where that many are surely wrong.
+
+        >>> Estimate(0.6, 0.4, 0.7).cap, Estimate(0.6, 0.1, 0.7).cap, Estimate(0.7, 0.1, 0.9).cap
+        (0.8, 0.5, 0.1)
+        """
+        if self.is_beyond_belief:
+            return self.low
         return CAP_OF_ESTIMATE if self.low > self.rate / 2 else CAP
 
     @property

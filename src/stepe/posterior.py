@@ -15,12 +15,14 @@ SMALLEST = 1e-6
 
 
 def posterior(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:
-    """P(class | input, label), n x classes; the guess's own rows where nothing speaks against the labels.
+    """P(class | input, label), n x classes; the guess's own rows where how labels go wrong is beyond belief.
 
     >>> guess = torch.tensor([[0.6, 0.4], [0.6, 0.4], [0.6, 0.4], [0.1, 0.9]])
     >>> posterior(guess, torch.tensor([0, 0, 0, 1]), Estimate(0.1, 0.0, 0.2)).argmax(1)
     tensor([0, 0, 0, 1])
     """
+    if noise.is_beyond_belief:
+        return guess.float()
     labels = labels.to(guess.device)
     likelihood = label_given_class(guess, labels, noise)
     weighted = (guess.float() + SMALLEST) * likelihood[labels]

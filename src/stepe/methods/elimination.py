@@ -69,6 +69,8 @@ class Elimination(Method):
         self.needs_probabilities = self.keeps_guess
         if self.needs_probabilities:
             ledger.add_column("guess", torch.float16, float("nan"), width=task.classes, device=task.device)
+        if task.trusted is not None:
+            ledger["trusted"] = task.trusted
         self._take_drop_max(0.0 if drop_max is None else drop_max)
 
     def _check_targets(self, drop_max: float | None) -> None:
