@@ -43,19 +43,19 @@ def test_no_prober_ever_trains_on_what_it_judges(blobs, make_model, monkeypatch)
     judging: dict[int, set[int]] = {}
     from stepe.engine.eager import EagerEngine
 
-    train_steps, probe = EagerEngine.train_steps, EagerEngine.probe
+    batches, probe = EagerEngine.batches, EagerEngine.probe
 
-    def training(engine: EagerEngine, plan: Any, method: Any) -> Any:
-        for share in plan.batches(engine.batch_size):
-            trained.setdefault(id(engine), set()).update(share.index.tolist())
-        return train_steps(engine, plan, method)
+    def training(engine: EagerEngine, *args: Any) -> Any:
+        for batch in batches(engine, *args):
+            trained.setdefault(id(engine), set()).update(batch.index.tolist())
+            yield batch
 
     def probing(engine: EagerEngine, *args: Any, only: Tensor | None = None, **options: Any) -> Any:
         if only is not None:
             judging.setdefault(id(engine), set()).update(only.tolist())
         return probe(engine, *args, only=only, **options)
 
-    monkeypatch.setattr(EagerEngine, "train_steps", training)
+    monkeypatch.setattr(EagerEngine, "batches", training)
     monkeypatch.setattr(EagerEngine, "probe", probing)
     fit(make_model(), blobs.x, blobs.given)
     assert len(judging) == 6

@@ -3,6 +3,7 @@
 A wrong label is never seen alone, and is the harder to learn by heart.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,9 @@ from stepe.errors import InputError
 from stepe.ledger import read_rows
 from stepe.methods.base import Batch, Forward, Task
 from stepe.randomness import Stream
+
+Before = Callable[[Tensor], Tensor]
+"""of every row the one that it is blended with"""
 
 
 class Blends:
@@ -48,13 +52,13 @@ class Blends:
         """The losses of the blends under both targets, each by its share, and by its own sample's weight."""
         share = read_rows(self.share, batch.index)
         if self.window is None:
-            blended = blend(batch.x, share)
+            blended = blend(batch.x, share, batch.before)
         else:
-            blended, share = blend_and_cut(batch.x, share, read_rows(self.window, batch.index))
+            blended, share = blend_and_cut(batch.x, share, read_rows(self.window, batch.index), batch.before)
         outputs = forward(blended)
-        before = replace(batch, weight=None if batch.weight is None else batch.weight.roll(1, 0))
+        before = replace(batch, weight=None if batch.weight is None else batch.before(batch.weight))
         return batch.mean(share * self._task.criterion(outputs, batch.target)) + before.mean(
-            (1 - share) * self._task.criterion(outputs, batch.target.roll(1, 0))
+            (1 - share) * self._task.criterion(outputs, batch.before(batch.target))
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -68,7 +72,12 @@ class Blends:
             self.window.copy_(state["window"])
 
 
-def blend(x: Any, share: Tensor) -> Tensor:
+def one_before(values: Tensor) -> Tensor:
+    """Of every row the one before it; of the first, the last."""
+    return values.roll(1, 0)
+
+
+def blend(x: Any, share: Tensor, before: Before = one_before) -> Tensor:
     """Each sample of a batch by its share, and the one before it (the last, for the first) by the rest.
 
     >>> blend(torch.tensor([[0.0], [8.0]]), torch.tensor([0.5, 0.75]))
@@ -83,11 +92,11 @@ def blend(x: Any, share: Tensor) -> Tensor:
         )
     x = x if x.is_floating_point() else x.float()
     share = share.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
-    blended: Tensor = share * x + (1 - share) * x.roll(1, 0)
+    blended: Tensor = share * x + (1 - share) * before(x)
     return blended
 
 
-def blend_and_cut(x: Any, share: Tensor, window: Tensor) -> tuple[Tensor, Tensor]:
+def blend_and_cut(x: Any, share: Tensor, window: Tensor, before: Before = one_before) -> tuple[Tensor, Tensor]:
     """Pictures with windows on the ones before them, blends where there is no window, and what share each then has."""
     if not isinstance(x, Tensor) or x.ndim != 4:
         raise InputError(
@@ -102,6 +111,6 @@ def blend_and_cut(x: Any, share: Tensor, window: Tensor) -> tuple[Tensor, Tensor
 
     seen = within(height, row)[:, :, None] & within(width, column)[:, None, :]
     whole = side > 0
-    blended = blend(x, torch.where(whole, torch.ones_like(share), share))
-    shown = torch.where(seen[:, None], x.roll(1, 0).to(blended.dtype), blended)
+    blended = blend(x, torch.where(whole, torch.ones_like(share), share), before)
+    shown = torch.where(seen[:, None], before(x).to(blended.dtype), blended)
     return shown, torch.where(whole, 1 - seen.to(share.dtype).mean((1, 2)), share)

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from stepe.engine.eager import EagerEngine
+from stepe.engine.stack import can_stack
+from stepe.engine.stack import train_steps as train_together
 from stepe.engine.steps import Steps
 from stepe.errors import InputError
 from stepe.ledger import Observation
@@ -134,18 +136,25 @@ class CrossFitted(Reach):
         return f"cross:{self.folds.folds}x{self.folds.splits}"
 
     def train_steps(self, plan: Plan, method: Method) -> Steps[None]:
-        """Each prober on what the plan trains on outside of its fold."""
-        for position, engine in enumerate(self.engines):
-            split, fold = divmod(position, self.folds.folds)
-            outside = (self.dealt[split] != fold).to(plan.kept.device)
-            part = replace(
-                plan,
-                kept=plan.kept & outside,
-                trains=None if plan.trains is None else plan.trains & outside,
-                seed=engine.task.seed,
-            )
-            if bool((part.kept if part.trains is None else part.trains).any()):
+        """Each prober on what the plan trains on outside of its fold; small ones as one stack, others in turn."""
+        parts = [self._part(position, plan) for position in range(len(self.engines))]
+        if can_stack(self.engines, method):
+            yield from train_together(self.engines, parts, method)
+            return
+        for engine, part in zip(self.engines, parts, strict=True):
+            if part.count:
                 yield from engine.train_steps(part, method)
+
+    def _part(self, position: int, plan: Plan) -> Plan:
+        """What of a plan a prober trains on."""
+        split, fold = divmod(position, self.folds.folds)
+        outside = (self.dealt[split] != fold).to(plan.kept.device)
+        return replace(
+            plan,
+            kept=plan.kept & outside,
+            trains=None if plan.trains is None else plan.trains & outside,
+            seed=self.engines[position].task.seed,
+        )
 
     def probe(self, epoch: int, method: Method) -> Steps[Observation]:
         """Every prober on its own fold; probabilities are averaged over the splits."""

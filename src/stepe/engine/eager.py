@@ -1,7 +1,7 @@
 """The eager engine: any model, any map-style data, any device."""
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -56,7 +56,10 @@ class EagerEngine:
         self.ranks = ranks or Ranks()
         self.learning_rate = float(optimizer.param_groups[0]["lr"])
         """of the last step"""
+        self.calls_model = forward is None
+        """whether outputs are simply what the model returns"""
         self._forward = forward or (lambda model, x: model(x))
+        self.amp = amp
         self._amp = None if amp is None else AMP_TYPES[amp]
         # Only float16 underflows; a scaler that is off passes everything through.
         self.scaler = torch.amp.GradScaler(device.type, enabled=amp == "fp16")
@@ -156,13 +159,21 @@ class EagerEngine:
     def train_steps(self, plan: Plan, method: Method) -> Steps[float]:
         """The same, step by step."""
         shares = self.shares(plan)
+        total = torch.zeros((), device=self.device)
+        for share, batch in zip(shares, self.batches(plan, shares), strict=True):
+            total += self.train_on(batch, plan, share, len(shares), method) * share.size
+            yield None
+        self.end_epoch(plan, method, shares)
+        return float(self.ranks.mean(total)) / sum(share.size for share in shares)
+
+    def batches(self, plan: Plan, shares: list[Share]) -> Iterator[Batch]:
+        """The samples of every share, on the device."""
         stream = Stream.named(self.task.seed, "augment", plan.epoch)
         inputs = self.samples.fetch([share.index for share in shares], stream, "augmented")
-        total = torch.zeros((), device=self.device)
         seed_globals(stream, self.device)  # for what draws before the first step
         for share, x in zip(shares, inputs, strict=True):
             y = self.task.labels[share.index].to(self.device)
-            batch = Batch(
+            yield Batch(
                 x=to_device(x, self.device),
                 y=y,
                 target=y if plan.target is None else plan.target[share.index].to(self.device),
@@ -170,15 +181,21 @@ class EagerEngine:
                 weight=None if share.weight is None else share.weight.to(self.device),
                 total_weight=share.total_weight,
             )
-            # Dropout and its like draw under the step's name, whatever was drawn before.
-            seed_globals(self.draws(plan.epoch, share.step), self.device)
-            self.rate.before_step(share.progress)
-            total += self.step(method, batch) * share.size
-            self.learning_rate = float(self.optimizer.param_groups[0]["lr"])
-            self.rate.after_step((plan.epoch + (share.step + 1) / len(shares)) / plan.epochs)
-            yield None
-        self.end_epoch(plan, method, shares)
-        return float(self.ranks.mean(total)) / sum(share.size for share in shares)
+
+    def train_on(self, batch: Batch, plan: Plan, share: Share, steps: int, method: Method) -> Tensor:
+        """One update, one of so many in the epoch, at the rate of its time; returns the loss."""
+        # Dropout and its like draw under the step's name, whatever was drawn before.
+        seed_globals(self.draws(plan.epoch, share.step), self.device)
+        with self.at_rate(plan, share, steps):
+            return self.step(method, batch)
+
+    @contextmanager
+    def at_rate(self, plan: Plan, share: Share, steps: int) -> Iterator[None]:
+        """Within, the optimizer has the learning rate of a share's update."""
+        self.rate.before_step(share.progress)
+        yield
+        self.learning_rate = float(self.optimizer.param_groups[0]["lr"])
+        self.rate.after_step((plan.epoch + (share.step + 1) / steps) / plan.epochs)
 
     def shares(self, plan: Plan) -> list[Share]:
         """This rank's share of every batch."""

@@ -91,6 +91,15 @@ class Batch:
     index: Tensor
     weight: Tensor | None
     total_weight: float | Tensor
+    parts: int = 1
+    """how many batches of one length lie here one after the other, each for another model (``stepe.engine.stack``);
+    their weights are such that a mean over all is the sum of their means"""
+
+    def before(self, values: Tensor) -> Tensor:
+        """Of every sample, the value of the one before it in its batch; of the first, that of the last."""
+        if self.parts == 1:
+            return values.roll(1, 0)
+        return values.reshape(self.parts, -1, *values.shape[1:]).roll(1, 1).reshape(values.shape)
 
     def mean(self, losses: Tensor) -> Tensor:
         """Weighted mean of per-sample losses over the global batch."""
@@ -153,6 +162,13 @@ class Method(ABC):
     def has_own_loss(self) -> bool:
         """Whether a batch's loss is more than the criterion's mean."""
         return type(self).loss is not Method.loss
+
+    @property
+    def stacks(self) -> bool:
+        """Whether the loss is a mean over samples, each of which knows no other but the one :meth:`Batch.before` it:
+        then batches of several models can be one (``Batch.parts``).
+        """
+        return not self.has_own_loss
 
     def network(self, model: nn.Module) -> nn.Module:
         """What trains in the model's place; in eval mode it gives the outputs of one model. Itself, as a rule."""

@@ -183,6 +183,11 @@ class StepEPlus(StepwiseElimination):
         weight = confidence(plan.kept, guess)
         return replace(plan, weight=weight, trains=(weight > 0).to(plan.kept.device))
 
+    @property
+    def stacks(self) -> bool:
+        """Blends keep to their batch; whoever overrides the loss has to say whether theirs does."""
+        return type(self).loss is StepEPlus.loss
+
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """The criterion under the plan's targets, of blends where there are any."""
         if batch.target.is_floating_point():

@@ -3,24 +3,19 @@
 A model that learns wrong labels by heart within the warm-up agrees with them, and its probes then say nothing.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import nn
 
 
-class MLP(nn.Module):
-    """Fully connected layers over flattened inputs."""
+class MLP(nn.Sequential):
+    """Fully connected layers over flattened inputs; a sequence, so that several can train as one stack."""
 
     def __init__(self, inputs: int, classes: int, hidden: Sequence[int] = (256, 256), dropout: float = 0.0):
-        super().__init__()
         layers: list[nn.Module] = []
         for width in hidden:
             layers += [nn.Linear(inputs, width), nn.ReLU(), nn.Dropout(dropout)]
             inputs = width
-        self.body = nn.Sequential(*layers)
-        self.head = nn.Linear(inputs, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
-        logits: Tensor = self.head(self.body(x.flatten(1)))
-        return logits
+        parts = {"flat": nn.Flatten(), "body": nn.Sequential(*layers), "head": nn.Linear(inputs, classes)}
+        super().__init__(OrderedDict(parts))

@@ -1,0 +1,324 @@
+"""A stack: small models of one form train side by side as one batched model.
+
+A small network's step costs little more than the calls that make it up. The probers of a cross-fitted probe are such
+networks, several of one form: a stack makes each call once for all of them. Only the gradients are computed together.
+Every model keeps its own optimizer and learning rate, and gets what training it alone would give, up to rounding and to
+what dropout draws; between epochs nothing of the stack is left.
+
+A layer is stacked by a rule of its own: under ``torch.vmap``, BatchNorm alone took longer than all models in turn.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.utils.parametrize import is_parametrized
+
+from stepe.data.samples import TensorSamples
+from stepe.engine.eager import EagerEngine
+from stepe.engine.steps import Steps
+from stepe.methods.base import Batch, Method
+from stepe.plan import Plan, Share
+from stepe.probe import evaluating
+from stepe.randomness import Stream, seed_globals, seeded
+
+SMALL_MODEL = 3_000_000
+"""parameters; what larger models compute takes longer than the calls"""
+DRAWS = 2**16
+
+Tensors = dict[str, Tensor | None]
+"""the parameters and buffers of a layer by name, those of all models in one tensor each"""
+Rule = Callable[[Tensor, int, Any, Tensors], Tensor]
+"""(rows of all models one after the other, how many models, the first one's layer, its tensors) -> rows"""
+
+
+class NotStackableError(Exception):
+    """These models train in turn."""
+
+
+class _Products(torch.autograd.Function):
+    """``x @ weight.T + bias`` for each model: autograd's own derivative copies every gradient into another layout."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        columns = weight.transpose(1, 2)
+        return torch.bmm(x, columns) if bias is None else torch.baddbmm(bias.unsqueeze(1), x, columns)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        for_x, for_weight, for_bias = ctx.needs_input_grad
+        return (
+            torch.bmm(gradient, weight) if for_x else None,
+            torch.bmm(gradient.transpose(1, 2), x) if for_weight else None,
+            gradient.sum(1) if for_bias else None,
+        )
+
+
+def _linear(rows: Tensor, models: int, layer: nn.Linear, stacked: Tensors) -> Tensor:
+    x = rows.reshape(models, -1, layer.in_features)
+    outputs: Tensor = _Products.apply(x, stacked["weight"], stacked["bias"])  # type: ignore[no-untyped-call]
+    return outputs.reshape(*rows.shape[:-1], layer.out_features)
+
+
+def _batch_norm(rows: Tensor, models: int, layer: nn.BatchNorm1d, stacked: Tensors) -> Tensor:
+    if rows.ndim != 2 or layer.momentum is None:
+        raise NotStackableError("of BatchNorm, only the usual form on rows of features is stacked")
+    # The channels of all models, next to each other, are the channels of one layer.
+    channels = rows.reshape(models, -1, rows.shape[1]).transpose(0, 1).flatten(1)
+    flat = {name: None if value is None or value.ndim < 2 else value.flatten() for name, value in stacked.items()}
+    if layer.training and (tracked := stacked.get("num_batches_tracked")) is not None:
+        tracked.add_(1)
+    remembers = not layer.training or layer.track_running_stats
+    mean, var = (flat["running_mean"], flat["running_var"]) if remembers else (None, None)
+    by_batch = layer.training or mean is None
+    found = F.batch_norm(channels, mean, var, flat["weight"], flat["bias"], by_batch, layer.momentum, layer.eps)
+    return found.reshape(-1, models, rows.shape[1]).transpose(0, 1).flatten(0, 1)
+
+
+def _layer_norm(rows: Tensor, models: int, layer: nn.LayerNorm, stacked: Tensors) -> Tensor:
+    found = F.layer_norm(rows, layer.normalized_shape, eps=layer.eps).reshape(models, -1, *rows.shape[1:])
+
+    def beside(value: Tensor) -> Tensor:
+        return value.reshape(models, *[1] * (rows.ndim - value.ndim + 1), *value.shape[1:])
+
+    weight, bias = stacked["weight"], stacked["bias"]
+    found = found if weight is None else found * beside(weight)
+    return (found if bias is None else found + beside(bias)).flatten(0, 1)
+
+
+def _flatten(rows: Tensor, models: int, layer: nn.Flatten, stacked: Tensors) -> Tensor:
+    if layer.start_dim < 1:
+        raise NotStackableError("samples are flattened into one another")
+    return rows.flatten(layer.start_dim, layer.end_dim)
+
+
+def _dropout(rows: Tensor, models: int, layer: nn.Dropout, stacked: Tensors) -> Tensor:
+    """On a CPU, torch takes longer to draw a number for each unit than the layers to compute it: 16 bits are enough."""
+    kept = round((1 - layer.p) * DRAWS)
+    if not layer.training or rows.device.type != "cpu" or not 0 < kept < DRAWS:
+        return F.dropout(rows, layer.p, layer.training)
+    bits = torch.empty(-(-rows.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    mask = (bits[: rows.numel()] < kept - DRAWS // 2).view(rows.shape)
+    return rows * (mask * torch.tensor(DRAWS / kept, dtype=rows.dtype))
+
+
+def _number_by_number(rows: Tensor, models: int, layer: nn.Module, stacked: Tensors) -> Tensor:
+    found: Tensor = layer(rows)
+    return found
+
+
+NUMBER_BY_NUMBER = (
+    nn.Identity,
+    nn.ReLU,
+    nn.ReLU6,
+    nn.LeakyReLU,
+    nn.ELU,
+    nn.SELU,
+    nn.CELU,
+    nn.GELU,
+    nn.SiLU,
+    nn.Mish,
+    nn.Tanh,
+    nn.Sigmoid,
+    nn.Softplus,
+    nn.Hardtanh,
+    nn.Hardswish,
+)
+RULES: dict[Any, Rule] = {
+    nn.Linear.forward: _linear,
+    nn.BatchNorm1d.forward: _batch_norm,
+    nn.LayerNorm.forward: _layer_norm,
+    nn.Flatten.forward: _flatten,
+    nn.Dropout.forward: _dropout,
+    **{kind.forward: _number_by_number for kind in NUMBER_BY_NUMBER},
+}
+"""by the function that a layer runs, which subclasses may share"""
+
+
+def _matching(models: Sequence[nn.Module]) -> Iterator[tuple[nn.Module, ...]]:
+    """The layers in the order in which they run, each with those in its place in the other models."""
+    for module in models:
+        hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+        if any(hooks) or "forward" in vars(module) or is_parametrized(module):
+            raise NotStackableError(f"this {type(module).__name__} does more than its class says")
+    first = models[0]
+    if len({(type(module), module.training, module.extra_repr()) for module in models}) > 1:
+        raise NotStackableError(f"what is a {type(first).__name__} in the first model is another one in others")
+    if isinstance(first, nn.Sequential) and type(first).forward is nn.Sequential.forward:
+        # Not children(), which names a layer that is used twice once.
+        for layers in zip(*(module._modules.values() for module in models), strict=True):
+            yield from _matching(layers)
+    elif type(first).forward in RULES:
+        yield tuple(models)
+    else:
+        raise NotStackableError(f"there is no rule for {type(first).__name__}")
+
+
+def _own_tensors(layer: nn.Module) -> dict[str, Tensor | None]:
+    return {**layer._parameters, **layer._buffers}
+
+
+class Stack:
+    """The models as one. Their weights are parts of its tensors until it is dissolved."""
+
+    def __init__(self, models: Sequence[nn.Module]):
+        self.models = len(models)
+        layers = list(_matching(models))
+        self._check([tensor for group in layers for layer in group for tensor in _own_tensors(layer).values()])
+        self._shared: list[tuple[Tensor, list[Tensor]]] = []
+        self._layers = [
+            (RULES[type(group[0]).forward], group[0], self._take(list(map(_own_tensors, group)))) for group in layers
+        ]
+
+    def _check(self, tensors: list[Tensor | None]) -> None:
+        there = [tensor for tensor in tensors if tensor is not None]
+        if len(set(map(id, there))) < len(there):
+            raise NotStackableError("layers share weights")
+        for tensor in there:
+            if type(tensor) not in (nn.Parameter, Tensor) or tensor._backward_hooks or not tensor.is_leaf:
+                raise NotStackableError("a weight is more than a tensor")
+        if sum(tensor.numel() for tensor in there) > SMALL_MODEL * self.models:
+            raise NotStackableError("the models are large")
+
+    def _take(self, layers: list[dict[str, Tensor | None]]) -> Tensors:
+        """The tensors of a layer as one each, of which the models' own become parts."""
+        stacked: Tensors = dict.fromkeys(layers[0])
+        for name, first in layers[0].items():
+            own = [tensor for layer in layers if (tensor := layer[name]) is not None]
+            if first is None or not own:
+                continue
+            if len({(tensor.shape, tensor.dtype, tensor.requires_grad) for tensor in own}) > 1:
+                raise NotStackableError(f"{name} is not alike in all models")
+            together = torch.stack([tensor.detach() for tensor in own])
+            for tensor, part in zip(own, together.unbind(), strict=True):
+                tensor.data = part
+            stacked[name] = together.requires_grad_(first.requires_grad)
+            self._shared.append((together, own))
+        return stacked
+
+    def dissolve(self) -> None:
+        """Give every model its weights for itself."""
+        for _, own in self._shared:
+            for tensor in own:
+                tensor.data = tensor.detach().clone()
+        self._shared.clear()
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Outputs of all models, each for its own part of the rows."""
+        for rule, layer, stacked in self._layers:
+            rows = rule(rows, self.models, layer, stacked)
+        return rows
+
+    def backward(self, loss: Tensor) -> None:
+        """Give the models' parameters their gradients."""
+        loss.backward()  # type: ignore[no-untyped-call]
+        for together, own in self._shared:
+            if together.grad is not None:
+                for tensor, gradient in zip(own, together.grad.unbind(), strict=True):
+                    tensor.grad = gradient
+                together.grad = None
+
+
+@contextmanager
+def stacked(models: Sequence[nn.Module]) -> Iterator[Stack]:
+    """The models as one, within."""
+    stack = Stack(models)
+    try:
+        yield stack
+    finally:
+        stack.dissolve()
+
+
+def can_stack(engines: Sequence[EagerEngine], method: Method) -> bool:
+    """Whether the models can train as one: small ones, of layers that have a rule, without anything special."""
+    if len(engines) < 2 or not method.stacks or not all(map(_is_ordinary, engines)):
+        return False
+    samples, stream = engines[0].samples, Stream.named(engines[0].task.seed, "try out")
+    models = [engine.model for engine in engines]
+    try:
+        with stacked(models) as stack, ExitStack() as within, seeded(stream, engines[0].device):
+            for model in models:
+                within.enter_context(evaluating(model))
+            x = next(iter(samples.fetch([torch.arange(1)], stream, "plain")))
+            found = stack(torch.cat([x] * len(models)))
+            expected = torch.cat([model(x) for model in models])
+            return torch.allclose(found, expected, rtol=1e-3, atol=1e-5, equal_nan=True)
+    except Exception:  # whatever it is, training in turn is the answer, and its error, if it has one, says more
+        return False
+
+
+def _is_ordinary(engine: EagerEngine) -> bool:
+    return (
+        type(engine) is EagerEngine
+        and isinstance(engine.samples, TensorSamples)
+        and engine.calls_model
+        and engine.amp is None
+        and engine.average is None
+        and engine.ranks.world == 1
+    )
+
+
+def train_steps(engines: Sequence[EagerEngine], plans: Sequence[Plan], method: Method) -> Steps[None]:
+    """Train each engine's model for an epoch on its own plan."""
+    every = [engine.shares(plan) for engine, plan in zip(engines, plans, strict=True)]
+    feeds = [engine.batches(plan, shares) for engine, plan, shares in zip(engines, plans, every, strict=True)]
+    with stacked([engine.model for engine in engines]) as stack:
+        for step in range(max(map(len, every))):
+            turns = [
+                Turn(engine, plan, shares[step], len(shares), next(feed))
+                for engine, plan, shares, feed in zip(engines, plans, every, feeds, strict=True)
+                if step < len(shares)
+            ]
+            # Batches of other sizes, at the end of an epoch, are no part of a stack: BatchNorm would see what fills it.
+            if len(turns) == len(engines) and len({len(turn.batch.y) for turn in turns}) == 1:
+                _train_together(stack, turns, method)
+            else:
+                for turn in turns:
+                    turn.engine.train_on(turn.batch, turn.plan, turn.share, turn.steps, method)
+            yield None
+    for engine, plan, shares in zip(engines, plans, every, strict=True):
+        engine.end_epoch(plan, method, shares)
+
+
+class Turn(NamedTuple):
+    """A batch, and whose it is."""
+
+    engine: EagerEngine
+    plan: Plan
+    share: Share
+    steps: int
+    """in the epoch"""
+    batch: Batch
+
+
+def _train_together(stack: Stack, turns: list[Turn], method: Method) -> None:
+    first = turns[0]
+    seed_globals(first.engine.draws(first.plan.epoch, first.share.step), first.engine.device)
+    with ExitStack() as at_rates:
+        for turn in turns:
+            at_rates.enter_context(turn.engine.at_rate(turn.plan, turn.share, turn.steps))
+            turn.engine.optimizer.zero_grad(set_to_none=True)
+        stack.backward(method.loss(stack, _joined([turn.batch for turn in turns])))
+        for turn in turns:
+            turn.engine.optimizer.step()
+
+
+def _joined(batches: list[Batch]) -> Batch:
+    """Batches of one length, one after the other."""
+    weights = [batch.weight / batch.total_weight for batch in batches if batch.weight is not None]
+    return Batch(
+        x=torch.cat([batch.x for batch in batches]),
+        y=torch.cat([batch.y for batch in batches]),
+        target=torch.cat([batch.target for batch in batches]),
+        index=torch.cat([batch.index for batch in batches]),
+        weight=torch.cat(weights) if weights else None,
+        total_weight=1.0 if weights else batches[0].total_weight,
+        parts=len(batches),
+    )
