@@ -215,7 +215,7 @@ def begin(
     full_steps = len(batch_sizes(len(samples), batch_size, ranks.world))
 
     def make_engine(model: nn.Module, task: Task) -> EagerEngine:
-        fused = issubclass(kind, ResidentEngine) or device.type == "cpu"
+        fused = issubclass(kind, ResidentEngine)
         made = make_optimizer(optimizer, model.to(device), learning_rate, weight_decay, fused=fused)
         return kind(
             model,

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from stepe.engine.eager import EagerEngine
-from stepe.engine.stack import can_stack
+from stepe.engine.stack import stack_of
 from stepe.engine.stack import train_steps as train_together
 from stepe.engine.steps import Steps
 from stepe.errors import InputError
@@ -138,8 +138,8 @@ class CrossFitted(Reach):
     def train_steps(self, plan: Plan, method: Method) -> Steps[None]:
         """Each prober on what the plan trains on outside of its fold; small ones as one stack, others in turn."""
         parts = [self._part(position, plan) for position in range(len(self.engines))]
-        if can_stack(self.engines, method):
-            yield from train_together(self.engines, parts, method)
+        if (stack := stack_of(self.engines, method)) is not None:
+            yield from train_together(stack, self.engines, parts, method)
             return
         for engine, part in zip(self.engines, parts, strict=True):
             if part.count:

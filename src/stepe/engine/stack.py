@@ -10,6 +10,7 @@ A layer is stacked by a rule of its own: under ``torch.vmap``, BatchNorm alone t
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import torch
@@ -17,18 +18,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.parametrize import is_parametrized
+from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from stepe.data.samples import TensorSamples
-from stepe.engine.eager import EagerEngine
+from stepe.engine.eager import WAYS_TO_UPDATE, EagerEngine
 from stepe.engine.steps import Steps
 from stepe.methods.base import Batch, Method
 from stepe.plan import Plan, Share
 from stepe.probe import evaluating
-from stepe.randomness import Stream, seed_globals, seeded
+from stepe.randomness import Stream, seed_globals
 
 SMALL_MODEL = 3_000_000
-"""parameters; what larger models compute takes longer than the calls"""
+"""parameters, at most; what larger models compute takes far longer than the calls"""
 DRAWS = 2**16
+FUSED = (SGD, Adam, AdamW)
+"""of torch's optimizers, those that can update all weights in one call on a CPU"""
 
 Tensors = dict[str, Tensor | None]
 """the parameters and buffers of a layer by name, those of all models in one tensor each"""
@@ -166,7 +170,7 @@ def _own_tensors(layer: nn.Module) -> dict[str, Tensor | None]:
 
 
 class Stack:
-    """The models as one. Their weights are parts of its tensors until it is dissolved."""
+    """The models as one. As long as it is entered, and from the start, their weights are parts of its tensors."""
 
     def __init__(self, models: Sequence[nn.Module]):
         self.models = len(models)
@@ -182,7 +186,8 @@ class Stack:
         if len(set(map(id, there))) < len(there):
             raise NotStackableError("layers share weights")
         for tensor in there:
-            if type(tensor) not in (nn.Parameter, Tensor) or tensor._backward_hooks or not tensor.is_leaf:
+            plain = type(tensor) in (nn.Parameter, Tensor) and not tensor.is_complex()
+            if not plain or tensor._backward_hooks or not tensor.is_leaf:
                 raise NotStackableError("a weight is more than a tensor")
         if sum(tensor.numel() for tensor in there) > SMALL_MODEL * self.models:
             raise NotStackableError("the models are large")
@@ -203,7 +208,12 @@ class Stack:
             self._shared.append((together, own))
         return stacked
 
-    def dissolve(self) -> None:
+    def __enter__(self) -> "Stack":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Give every model its weights for itself."""
         for _, own in self._shared:
             for tensor in own:
@@ -220,38 +230,32 @@ class Stack:
         """Give the models' parameters their gradients."""
         loss.backward()  # type: ignore[no-untyped-call]
         for together, own in self._shared:
-            if together.grad is not None:
-                for tensor, gradient in zip(own, together.grad.unbind(), strict=True):
-                    tensor.grad = gradient
-                together.grad = None
+            gradients = [None] * self.models if together.grad is None else together.grad.unbind()
+            for tensor, gradient in zip(own, gradients, strict=True):
+                tensor.grad = gradient
+            together.grad = None
 
 
-@contextmanager
-def stacked(models: Sequence[nn.Module]) -> Iterator[Stack]:
-    """The models as one, within."""
-    stack = Stack(models)
-    try:
-        yield stack
-    finally:
-        stack.dissolve()
-
-
-def can_stack(engines: Sequence[EagerEngine], method: Method) -> bool:
-    """Whether the models can train as one: small ones, of layers that have a rule, without anything special."""
+def stack_of(engines: Sequence[EagerEngine], method: Method) -> Stack | None:
+    """The engines' models as one, if they can be: small ones, of layers that have a rule, without anything special."""
     if len(engines) < 2 or not method.stacks or not all(map(_is_ordinary, engines)):
-        return False
-    samples, stream = engines[0].samples, Stream.named(engines[0].task.seed, "try out")
-    models = [engine.model for engine in engines]
-    try:
-        with stacked(models) as stack, ExitStack() as within, seeded(stream, engines[0].device):
-            for model in models:
-                within.enter_context(evaluating(model))
-            x = next(iter(samples.fetch([torch.arange(1)], stream, "plain")))
-            found = stack(torch.cat([x] * len(models)))
-            expected = torch.cat([model(x) for model in models])
-            return torch.allclose(found, expected, rtol=1e-3, atol=1e-5, equal_nan=True)
-    except Exception:  # whatever it is, training in turn is the answer, and its error, if it has one, says more
-        return False
+        return None
+    models, samples = [engine.model for engine in engines], engines[0].samples
+    some = torch.arange(min(2, len(samples)))  # BatchNorm without memory cannot judge a single one
+    with ExitStack() as undo:
+        try:
+            stack = undo.enter_context(Stack(models))
+            with ExitStack() as judging:
+                for model in models:
+                    judging.enter_context(evaluating(model))
+                x = next(samples.fetch([some], Stream.named(engines[0].task.seed, "try out"), "plain"))
+                found, expected = stack(torch.cat([x] * len(models))), torch.cat([model(x) for model in models])
+            if torch.allclose(found, expected, rtol=1e-3, atol=1e-5, equal_nan=True):
+                undo.pop_all()
+                return stack
+        except Exception:  # whatever it is, training in turn is the answer; its own error, if it has one, says more
+            return None
+    return None
 
 
 def _is_ordinary(engine: EagerEngine) -> bool:
@@ -265,11 +269,11 @@ def _is_ordinary(engine: EagerEngine) -> bool:
     )
 
 
-def train_steps(engines: Sequence[EagerEngine], plans: Sequence[Plan], method: Method) -> Steps[None]:
-    """Train each engine's model for an epoch on its own plan."""
+def train_steps(stack: Stack, engines: Sequence[EagerEngine], plans: Sequence[Plan], method: Method) -> Steps[None]:
+    """Train each engine's model for an epoch on its own plan; afterwards they are no stack any more."""
     every = [engine.shares(plan) for engine, plan in zip(engines, plans, strict=True)]
     feeds = [engine.batches(plan, shares) for engine, plan, shares in zip(engines, plans, every, strict=True)]
-    with stacked([engine.model for engine in engines]) as stack:
+    with stack, _fused([engine.optimizer for engine in engines]):
         for step in range(max(map(len, every))):
             turns = [
                 Turn(engine, plan, shares[step], len(shares), next(feed))
@@ -304,10 +308,25 @@ def _train_together(stack: Stack, turns: list[Turn], method: Method) -> None:
     with ExitStack() as at_rates:
         for turn in turns:
             at_rates.enter_context(turn.engine.at_rate(turn.plan, turn.share, turn.steps))
-            turn.engine.optimizer.zero_grad(set_to_none=True)
         stack.backward(method.loss(stack, _joined([turn.batch for turn in turns])))
         for turn in turns:
             turn.engine.optimizer.step()
+
+
+@contextmanager
+def _fused(optimizers: Sequence[Optimizer]) -> Iterator[None]:
+    """Have torch's own optimizers update all weights in one call: how an update is computed, not what comes out."""
+    groups = [group for optimizer in optimizers if type(optimizer) in FUSED for group in optimizer.param_groups]
+    groups = [group for group in groups if all(weight.device.type == "cpu" for weight in group["params"])]
+    groups = [group for group in groups if not any(group.get(way) for way in WAYS_TO_UPDATE)]
+    ways = [group["fused"] for group in groups]
+    for group in groups:
+        group["fused"] = True
+    try:
+        yield
+    finally:
+        for group, way in zip(groups, ways, strict=True):
+            group["fused"] = way
 
 
 def _joined(batches: list[Batch]) -> Batch:

@@ -31,6 +31,7 @@ from stepe.data.own import Layout, resolved
 from stepe.data.source import BUNDLED_PREFIX, Source, open_own, open_source
 from stepe.data.split import HOLD_OUT
 from stepe.data.strong import Strong
+from stepe.engine.stack import SMALL_MODEL
 from stepe.errors import InputError, RunError
 from stepe.files import sweep
 from stepe.fit import fit
@@ -57,7 +58,6 @@ PAPER = "paper"
 SIDE_BY_SIDE = ("plain", METHOD, "oracle")
 WINDOWS = 0.5
 """share of the pictures that Step-E+ cuts a window into, by what served on CIFAR (``docs/step-e-plus.md``)"""
-SMALL_MODEL = 3_000_000
 SMALL_DATA, LARGE_DATA = 5_000, 200_000
 FEW_SAMPLES = 500
 PROBE_SHARE, PROBERS_SHARE = 1.4, 2.0
