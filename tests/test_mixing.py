@@ -6,6 +6,7 @@ from torch import Tensor
 
 from stepe import InputError
 from stepe.methods import Task
+from stepe.methods.base import Batch
 from stepe.mixing import Blends, blend, blend_and_cut
 from stepe.training import cross_entropy
 
@@ -62,3 +63,13 @@ def test_so_many_pictures_get_a_window_as_are_asked_for():
     again = Blends(task, 0.5, cut=0.25, at_least_half=True)
     again.load_state_dict(blends.state_dict())
     assert torch.equal(again.window, blends.window)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_batches_that_lie_one_after_the_other_are_blended_each_within_itself(parts):
+    x = torch.randn(parts * 4, 5)
+    batch = Batch(x, x, x, torch.arange(len(x)), None, 1.0, parts=parts)
+    assert torch.equal(batch.before(x), torch.cat([part.roll(1, 0) for part in x.split(4)]))
+    share = torch.rand(len(x))
+    expected = torch.cat([blend(*part) for part in zip(x.split(4), share.split(4), strict=True)])
+    assert torch.equal(blend(x, share, batch.before), expected)

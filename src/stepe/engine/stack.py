@@ -165,48 +165,51 @@ def _matching(models: Sequence[nn.Module]) -> Iterator[tuple[nn.Module, ...]]:
         raise NotStackableError(f"there is no rule for {type(first).__name__}")
 
 
-def _own_tensors(layer: nn.Module) -> dict[str, Tensor | None]:
-    return {**layer._parameters, **layer._buffers}
+def _own_tensors(layers: Sequence[nn.Module]) -> dict[str, list[Tensor]]:
+    """The parameters and buffers of layers that match, by name; none where they have none."""
+    named: list[Tensors] = [{**layer._parameters, **layer._buffers} for layer in layers]
+    return {name: [tensor for own in named if (tensor := own[name]) is not None] for name in named[0]}
+
+
+def _check(alike: list[list[Tensor]], models: int) -> None:
+    """Refuse tensors that are more than the parts of one would be."""
+    tensors = [tensor for own in alike for tensor in own]
+    if len(set(map(id, tensors))) < len(tensors):
+        raise NotStackableError("layers share weights")
+    for tensor in tensors:
+        plain = type(tensor) in (nn.Parameter, Tensor) and tensor.is_leaf and not tensor.is_complex()
+        if not plain or tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None):
+            raise NotStackableError("a weight is more than a tensor")
+    for own in alike:
+        kinds = {(tensor.shape, tensor.dtype, tensor.requires_grad) for tensor in own}
+        if len(own) not in (0, models) or len(kinds) > 1:
+            raise NotStackableError("a weight is another one in other models")
+    if sum(tensor.numel() for tensor in tensors) > SMALL_MODEL * models:
+        raise NotStackableError("the models are large")
 
 
 class Stack:
-    """The models as one. As long as it is entered, and from the start, their weights are parts of its tensors."""
+    """The models as one. From the start, and until it is left, their weights are parts of its tensors."""
 
     def __init__(self, models: Sequence[nn.Module]):
         self.models = len(models)
-        layers = list(_matching(models))
-        self._check([tensor for group in layers for layer in group for tensor in _own_tensors(layer).values()])
+        layers = [(group[0], _own_tensors(group)) for group in _matching(models)]
+        _check([own for _, tensors in layers for own in tensors.values()], self.models)
         self._shared: list[tuple[Tensor, list[Tensor]]] = []
         self._layers = [
-            (RULES[type(group[0]).forward], group[0], self._take(list(map(_own_tensors, group)))) for group in layers
+            (RULES[type(layer).forward], layer, {name: self._take(own) for name, own in tensors.items()})
+            for layer, tensors in layers
         ]
 
-    def _check(self, tensors: list[Tensor | None]) -> None:
-        there = [tensor for tensor in tensors if tensor is not None]
-        if len(set(map(id, there))) < len(there):
-            raise NotStackableError("layers share weights")
-        for tensor in there:
-            plain = type(tensor) in (nn.Parameter, Tensor) and not tensor.is_complex()
-            if not plain or tensor._backward_hooks or not tensor.is_leaf:
-                raise NotStackableError("a weight is more than a tensor")
-        if sum(tensor.numel() for tensor in there) > SMALL_MODEL * self.models:
-            raise NotStackableError("the models are large")
-
-    def _take(self, layers: list[dict[str, Tensor | None]]) -> Tensors:
-        """The tensors of a layer as one each, of which the models' own become parts."""
-        stacked: Tensors = dict.fromkeys(layers[0])
-        for name, first in layers[0].items():
-            own = [tensor for layer in layers if (tensor := layer[name]) is not None]
-            if first is None or not own:
-                continue
-            if len({(tensor.shape, tensor.dtype, tensor.requires_grad) for tensor in own}) > 1:
-                raise NotStackableError(f"{name} is not alike in all models")
-            together = torch.stack([tensor.detach() for tensor in own])
-            for tensor, part in zip(own, together.unbind(), strict=True):
-                tensor.data = part
-            stacked[name] = together.requires_grad_(first.requires_grad)
-            self._shared.append((together, own))
-        return stacked
+    def _take(self, own: list[Tensor]) -> Tensor | None:
+        """One tensor, of which the models' own become parts."""
+        if not own:
+            return None
+        together = torch.stack([tensor.detach() for tensor in own])
+        for tensor, part in zip(own, together.unbind(), strict=True):
+            tensor.data = part
+        self._shared.append((together, own))
+        return together.requires_grad_(own[0].requires_grad)
 
     def __enter__(self) -> "Stack":
         return self
