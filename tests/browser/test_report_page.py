@@ -134,7 +134,7 @@ def test_class_names_stay_text(hostile, open_page) -> None:
     opened = open_page(report(hostile))
     rows_shown(opened.page)
     title = opened.page.title()
-    assert title.startswith("table, step-e: ")
+    assert title.startswith("table, step-e-plus: ")
     page = opened.page
     assert page.locator("img, main u, main b:not(.text b), main script").count() == 0
     names = set(hostile.issues["given_label"]) | set(hostile.issues["suggested_label"])
@@ -256,7 +256,7 @@ def test_values_can_be_read_off_a_chart_by_pointer_and_by_key(digits, open_page)
     box = drawing.bounding_box()
     assert not tip.is_visible()
     page.mouse.move(box["x"] + 0.97 * box["width"], box["y"] + box["height"] / 2)
-    told = f"step-e{100 * digits.history[-1]['test_accuracy']:.1f}%"
+    told = f"step-e-plus{100 * digits.history[-1]['test_accuracy']:.1f}%"
     assert tip.inner_text().replace("\n", "").startswith("epoch 4")
     assert told in re.sub(r"\s", "", tip.inner_text())
     page.mouse.move(0, 0)
