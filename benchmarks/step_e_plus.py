@@ -43,7 +43,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "step-e-plus, all windows": {"ramp": 0.6, "cutmix": 1.0},
 }
 PRESET = "step-e-plus, later ramp, windows"
-"""the one that was frozen"""
+FROZEN = ("step-e-plus", PRESET)
+"""one after the other; no other preset has read the test set"""
 
 SCREENED: dict[str, dict[str, Any]] = {
     "as it is": {},
@@ -114,8 +115,8 @@ def finalists() -> list[Cell]:
 
 
 def final() -> list[Cell]:
-    """The frozen preset on the data it was chosen on, and those that were frozen before it."""
-    return [plus("cifar100n", "cifar100n", "noisy", seed, preset=preset) for preset in PRESETS for seed in SEEDS]
+    """The frozen preset on the data it was chosen on, and the one that was frozen before it."""
+    return [plus("cifar100n", "cifar100n", "noisy", seed, preset=preset) for preset in FROZEN for seed in SEEDS]
 
 
 def found_out() -> list[Cell]:

@@ -43,20 +43,8 @@ EXIT_INTERRUPTED = 130
 # Options that a resumed run may be given again, as long as they are the ones it was started with.
 RESUMED = (
     *("label", "text", "image", "features", "id", "trusted", "group", "split_by", "holdout", "test", "encoding"),
-    *("image_size", "model", "decisions"),
-    *(
-        "method",
-        "preset",
-        "noise",
-        "epochs",
-        "warmup",
-        "rho_max",
-        "probe",
-        "noise_rate",
-        "min_keep",
-        "balanced",
-        "strong",
-    ),
+    *("image_size", "model", "decisions", "preset"),
+    *("method", "noise", "epochs", "warmup", "rho_max", "probe", "noise_rate", "min_keep", "balanced", "strong"),
     *("seed", "device", "track"),
 )
 METHOD_NAMES = ", ".join(EVERY_METHOD)

@@ -54,7 +54,7 @@ Auto = Literal["auto"]
 PREPROCESSING = "preprocessing.json"
 DEFAULT_NOISE = "symmetric:0.4"
 METHOD = "step-e-plus"
-PAPER = "paper"
+PAPER, PAPERS_METHOD = "paper", "step-e"
 SIDE_BY_SIDE = ("plain", METHOD, "oracle")
 WINDOWS = 0.5
 """share of the pictures that Step-E+ cuts a window into, by what served on CIFAR (``docs/step-e-plus.md``)"""
@@ -162,7 +162,7 @@ class Request(Layout):
     def options(self, method: str) -> dict[str, Any]:
         """The options a method understands."""
         wanted: dict[str, Any] = {"rho_max": self.rho_max, "warmup": self.warmup, "min_keep": self.min_keep}
-        if self.preset == PAPER:
+        if self.preset == PAPER and method == PAPERS_METHOD:
             wanted["score"] = "loss"
         if method == METHOD:
             wanted |= self._parts()
@@ -344,14 +344,14 @@ def clean(
 def _by_preset(
     preset: str | None, method: str | Sequence[str] | None, probe: str | None
 ) -> tuple[str | Sequence[str], str | None]:
-    """What a preset stands for, unless something else is asked for: then it is none."""
+    """What a preset stands for; whoever asks for something else beside it is refused."""
     if preset is None:
         return (METHOD if method is None else method), probe
     if preset != PAPER:
         raise InputError(f"preset is {preset!r}; there is one: paper")
-    if method not in (None, "step-e") or probe not in (None, "in-sample"):
+    if method not in (None, PAPERS_METHOD) or probe not in (None, "in-sample"):
         raise InputError("preset paper is method step-e with probe in-sample; leave method and probe away, or preset")
-    return "step-e", "in-sample"
+    return PAPERS_METHOD, "in-sample"
 
 
 def _asked(method: str | Sequence[str]) -> list[str]:
