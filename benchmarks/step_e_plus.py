@@ -4,6 +4,7 @@
     python benchmarks/step_e_plus.py finalists --data-dir DATA   # what may become the preset, at its full length
     python benchmarks/step_e_plus.py final    --data-dir DATA    # CIFAR-100N, three seeds
     python benchmarks/step_e_plus.py found    --data-dir DATA    # the same, the noise rate not known
+    python benchmarks/step_e_plus.py backbone-screen --data-dir DATA    # settings for the paper's network, held out
     python benchmarks/step_e_plus.py backbone --data-dir DATA    # with the paper's network and epochs
     python benchmarks/step_e_plus.py aggre    --data-dir DATA    # CIFAR-10N, aggregated labels
     python benchmarks/step_e_plus.py check    --data-dir DATA    # other labels, and synthetic noise
@@ -75,6 +76,19 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "strong augmentation of 0.3": {"augment": Strong(share=0.3)},
     "batches of 256, rate 0.2": {"batch_size": 256, "learning_rate": 0.2},
 }
+LATE = 0.92
+BACKBONE_SCREENED: dict[str, dict[str, Any]] = {
+    "the preset": {"ramp": 0.8, "cutmix": 0.5},
+    "ramp done at 0.92": {"ramp": LATE},
+    "ramp done at 0.92, windows": {"ramp": LATE, "cutmix": 0.5},
+    "ramp done at 0.92, no blends": {"ramp": LATE, "mixup": 0},
+    "ramp done at 0.92, averaged over two epochs": {"ramp": LATE, "average": 2.0},
+}
+BACKBONE_TRAININGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "ramp done at 0.92, weight decay 0.001": ({"ramp": LATE}, {"weight_decay": 1e-3}),
+    "ramp done at 0.92, windows, weight decay 0.001": ({"ramp": LATE, "cutmix": 0.5}, {"weight_decay": 1e-3}),
+    "ramp done at 0.92, batches of 64, rate 0.05": ({"ramp": LATE}, {"batch_size": 64, "learning_rate": 0.05}),
+}
 SYNTHETIC = {
     # Papers draw the wrong label among all classes, the right one included: fewer are wrong than they say.
     "cifar10": ("symmetric:0.18", "symmetric:0.45", "symmetric:0.72", "pairs:0.4"),
@@ -124,6 +138,21 @@ def found_out() -> list[Cell]:
     return [plus("found", "cifar100n", "noisy", variant=f"{PRESET}, rate found out", options={"rho_max": "auto"})]
 
 
+def backbone_screened() -> list[Cell]:
+    """Settings for the paper's network and number of epochs; no look at the test set."""
+
+    def held_out(name: str, options: dict[str, Any], training: dict[str, Any] | None = None) -> Cell:
+        settings = HOLD_OUT | {"variant": name, "stem": "imagenet", "epochs": PAPER_EPOCHS}
+        return plus(
+            "backbone-screen", "cifar100n", "noisy", preset=None, options=options, training=training or {}, **settings
+        )
+
+    return [
+        *(held_out(name, options) for name, options in BACKBONE_SCREENED.items()),
+        *(held_out(name, *both) for name, both in BACKBONE_TRAININGS.items()),
+    ]
+
+
 def backbone() -> list[Cell]:
     """The paper's network and number of epochs."""
     return [plus("backbone", "cifar100n", "noisy", seed, stem="imagenet", epochs=PAPER_EPOCHS) for seed in SEEDS]
@@ -152,6 +181,7 @@ PHASES = {
     "finalists": finalists,
     "final": final,
     "found": found_out,
+    "backbone-screen": backbone_screened,
     "backbone": backbone,
     "aggre": aggregated,
     "check": checked,
