@@ -2,51 +2,30 @@
 
 Each row: Step-E+ with `rho_max="auto", warmup="auto", probe="auto"` on data with planted noise, beside the same with
 the known rate; on clean labels, beside plain training. A fifth of the samples, their labels untouched, is held out for
-the accuracy. Where there is a GPU, also CIFAR-N with its human noise, as `stepe clean` trains it; its test is clean.
+the accuracy. CIFAR-N, with its human noise, comes from the runs of benchmarks/step_e_plus.py; its test is clean.
 A row is written as soon as it is there, and an interrupted grid goes on where it stopped.
 
     STEPE_DATA=DATA python benchmarks/noise_rate.py [--seeds 10] [--first-seed 0] [--processes 2] [--only digits]
 """
 
+import json
 import statistics
-import tempfile
 from pathlib import Path
-from typing import Any
 
 import torch
 from planted import SOURCES, Key, Row, grid_keys, grid_options, load, measure_grid
-
-import stepe
 
 NOISES = (
     "none",
     *(f"symmetric:{rate}" for rate in (0.1, 0.2, 0.4, 0.6)),
     *(f"{kind}:{rate}" for kind in ("asymmetric", "instance") for rate in (0.2, 0.4)),
 )
-HUMAN = ("cifar10n:aggre", "cifar10n:rand1", "cifar10n:worst", "cifar100n")
+STUDY = Path("results/step-e-plus")
+"""human noise: a GPU trains its runs, the rate found out and known, for the study of Step-E+"""
 
 
 def measure(key: Key) -> Row:
     torch.set_num_threads(1)
-    return measure_human(key) if key[0] in HUMAN else measure_planted(key)
-
-
-def measure_human(key: Key) -> Row:
-    data, _, seed = key
-    with tempfile.TemporaryDirectory() as folder:
-
-        def train(name: str, **options: Any) -> Row:
-            run = stepe.clean(
-                data, seed=seed, device="cuda", probe="auto", compare=False, out=Path(folder, name), **options
-            )
-            return run.summary
-
-        found = train("auto", rho_max="auto", warmup="auto")
-        known = train("known")
-    return row_of(key, found["noise"]["noisy"] / found["samples"], found, known)
-
-
-def measure_planted(key: Key) -> Row:
     name, noise, seed = key
     case = load(name)
     source = case.plant(noise, seed)
@@ -86,6 +65,40 @@ def row_of(key: Key, rate: float, found: Row, known: Row) -> Row:
     }
 
 
+def human_rows(study: Path = STUDY) -> list[Row]:
+    """CIFAR-N, from the runs of the study that found the rate out, beside those that were told it."""
+    runs = [run for path in sorted(study.glob("*.json")) for run in read(path) if run["epochs"] == 100]
+    known = {(run["data"], run["labels"], run["seed"], run["variant"]): run["test_accuracy"] for run in runs}
+    rows = []
+    for run in runs:
+        told, found_out, _ = run["variant"].partition(", rate found out")
+        accuracy = known.get((run["data"], run["labels"], run["seed"], told))
+        if not found_out or accuracy is None:
+            continue
+        rows.append(
+            {
+                "data": run["data"],
+                "noise": run["labels"],
+                "seed": run["seed"],
+                "true_rate": run["true_rate"],
+                "estimate": run["noise_rate"]["rate"],
+                "low": run["noise_rate"]["low"],
+                "high": run["noise_rate"]["high"],
+                "unrelated": run["noise_rate"]["unrelated"],
+                "dropped": run["history"][-1]["drop_fraction"],
+                "accuracy_auto": run["test_accuracy"] / 100,
+                "accuracy_known": accuracy / 100,
+                "probe": "in-sample",
+                "commit": run["commit"],
+            }
+        )
+    return rows
+
+
+def read(path: Path) -> list[Row]:
+    return [run for run in json.loads(path.read_text(encoding="utf-8")).get("runs", []) if run.get("variant")]
+
+
 def key_of(row: Row) -> Key:
     return row["data"], row["noise"], row["seed"]
 
@@ -123,9 +136,8 @@ def _mean(rows: list[Row], name: str) -> float:
 
 def main() -> None:
     arguments = grid_options(__doc__, Path("results/noise-rate.json")).parse_args()
-    human = [(data, "human") for data in HUMAN] if torch.cuda.is_available() else []
-    keys = grid_keys(arguments, [*((data, noise) for data in SOURCES for noise in NOISES), *human])
-    print(table(measure_grid(arguments, keys, measure, key_of)))
+    keys = grid_keys(arguments, [(data, noise) for data in SOURCES for noise in NOISES])
+    print(table(measure_grid(arguments, keys, measure, key_of, human_rows())))
 
 
 if __name__ == "__main__":

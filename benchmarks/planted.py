@@ -8,7 +8,7 @@ import json
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -164,17 +164,26 @@ def measure_grid(
     keys: list[Key],
     measure: Callable[[Key], Row],
     key_of: Callable[[Row], Key],
+    others: Sequence[Row] = (),
     **more: Any,
 ) -> list[Row]:
-    """A row per key. Each is written as soon as it is there; what is there already is not measured again."""
+    """A row per key, and ``others``, measured elsewhere. Each is written as soon as it is there; what is there already
+    is not measured again.
+    """
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     stored = json.loads(arguments.out.read_text(encoding="utf-8"))["rows"] if arguments.out.exists() else []
-    rows = {key_of(row): row for row in stored}
+    rows = {key_of(row): row for row in [*stored, *others]}
     missing = [key for key in keys if key not in rows]
+
+    def write() -> None:
+        result = {"rows": list(rows.values()), **more, "environment": describe_environment()}
+        write_text(arguments.out, json.dumps(result, indent=1) + "\n")
+
+    if others:
+        write()
     with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
         for done, row in enumerate(pool.imap_unordered(measure, missing), start=1):
             rows[key_of(row)] = row
-            result = {"rows": list(rows.values()), **more, "environment": describe_environment()}
-            write_text(arguments.out, json.dumps(result, indent=1) + "\n")
+            write()
             print(f"{done}/{len(missing)} {' '.join(map(str, key_of(row)))}", file=sys.stderr)
-    return [rows[key] for key in keys]
+    return [rows[key] for key in [*keys, *map(key_of, others)]]

@@ -89,6 +89,8 @@ BACKBONE_TRAININGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "ramp done at 0.92, windows, weight decay 0.001": ({"ramp": LATE, "cutmix": 0.5}, {"weight_decay": 1e-3}),
     "ramp done at 0.92, batches of 64, rate 0.05": ({"ramp": LATE}, {"batch_size": 64, "learning_rate": 0.05}),
 }
+FOUND_OUT = f"{PRESET}, rate found out"
+HUMAN = (("cifar100n", "noisy"), ("cifar10n", "worst"), ("cifar10n", "aggre"), ("cifar10n", "rand1"))
 SYNTHETIC = {
     # Papers draw the wrong label among all classes, the right one included: fewer are wrong than they say.
     "cifar10": ("symmetric:0.18", "symmetric:0.45", "symmetric:0.72", "pairs:0.4"),
@@ -134,8 +136,9 @@ def final() -> list[Cell]:
 
 
 def found_out() -> list[Cell]:
-    """The same, not told how many labels are wrong."""
-    return [plus("found", "cifar100n", "noisy", variant=f"{PRESET}, rate found out", options={"rho_max": "auto"})]
+    """The frozen preset, not told how many labels are wrong."""
+    settings: dict[str, Any] = {"variant": FOUND_OUT, "options": {"rho_max": "auto", "score": "guess"}}
+    return [plus("found", data, labels, **settings) for data, labels in HUMAN]
 
 
 def backbone_screened() -> list[Cell]:

@@ -23,7 +23,6 @@ from torch import Tensor
 from stepe.data.source import Source
 from stepe.issues import flags
 from stepe.metrics import auroc, detection
-from stepe.posterior import probability_right
 from stepe.recipes.clean import Preset
 
 try:
@@ -42,10 +41,9 @@ SETTINGS = [*((data, "own") for data in SOURCES), ("digits", "batchnorm")]
 def by_stepe(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:
     result = case.clean(source.x, source.labels, seed, preset, rho_max="auto")
     found = {"probe": result.summary["probe"]["reach"], "noise_rate": result.summary["noise_rate"]["rate"]}
-    noise = result.training.method.noise(result.ledger)
-    assert noise is not None
-    suspicion = 1 - probability_right(result.ledger["guess"], source.labels, noise).double()
-    return suspicion, flags(result.ledger, source.labels, noise), found
+    verdict = result.training.method.verdict(result.ledger)
+    assert verdict is not None
+    return 1 - verdict.right.double(), flags(result.ledger, source.labels, verdict), found
 
 
 def by_cleanlab(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:

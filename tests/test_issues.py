@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from stepe.issues import COLUMNS, Names, flags, held_out_table, training_table
 from stepe.ledger import Ledger, Observation
 from stepe.noise_rate import Estimate
+from stepe.posterior import Verdict, of_labels, posterior
 
 NAN = math.nan
 
@@ -35,6 +36,11 @@ def judged(
     )
     ledger.record_selection(~torch.tensor(dropped))
     return ledger
+
+
+def believed(ledger: Ledger, labels: torch.Tensor, noise: Estimate) -> Verdict:
+    likely = posterior(ledger["guess"], labels, noise)
+    return Verdict(noise, likely, of_labels(likely, labels))
 
 
 def table_of(ledger: Ledger, **changes):
@@ -83,7 +89,7 @@ def test_with_a_running_guess_the_least_likely_labels_are_flagged_as_many_as_are
         (1.0, [True, True, True, False]),
         (0.0, [False] * 4),
     ):
-        assert flags(ledger, given, Estimate(rate, rate, rate)).tolist() == flagged
+        assert flags(ledger, given, believed(ledger, given, Estimate(rate, rate, rate))).tolist() == flagged
 
 
 def test_where_nobody_can_tell_how_many_are_wrong_only_labels_more_likely_wrong_are_flagged():
@@ -92,7 +98,8 @@ def test_where_nobody_can_tell_how_many_are_wrong_only_labels_more_likely_wrong_
     ledger["guess"] = torch.tensor([[0.01, 0.99], [0.7, 0.3], [0.5, 0.5], [0.0, 1.0]])
     noise = Estimate(0.5, 0.0, 0.9)
     assert noise.is_vague
-    assert flags(ledger, torch.tensor([0, 0, 0, 1]), noise).tolist() == [True, False, False, False]
+    given = torch.tensor([0, 0, 0, 1])
+    assert flags(ledger, given, believed(ledger, given, noise)).tolist() == [True, False, False, False]
 
 
 def test_where_an_estimate_is_beyond_belief_what_was_kept_can_be_flagged_but_for_what_was_checked():
@@ -102,7 +109,8 @@ def test_where_an_estimate_is_beyond_belief_what_was_kept_can_be_flagged_but_for
     ledger["guess"] = torch.tensor([[0.0, 1.0], [0.2, 0.8], [0.6, 0.4], [0.4, 0.6]])
     noise = Estimate(0.7, 0.0, 0.9)
     assert noise.is_beyond_belief
-    assert flags(ledger, torch.zeros(4, dtype=torch.int64), noise).tolist() == [False, True, False, True]
+    given = torch.zeros(4, dtype=torch.int64)
+    assert flags(ledger, given, believed(ledger, given, noise)).tolist() == [False, True, False, True]
 
 
 def test_in_a_class_that_is_hardly_recognised_only_labels_more_likely_wrong_are_flagged():
@@ -112,21 +120,24 @@ def test_in_a_class_that_is_hardly_recognised_only_labels_more_likely_wrong_are_
     ledger = judged(margin=[1.0] * 30, dropped=[True] * 3 + [False] * 27)
     ledger.add_column("guess", torch.float16, 0.0, width=3)
     ledger["guess"] = torch.tensor([*alike, *others])
-    assert flags(ledger, labels, Estimate(0.1, 0.1, 0.1))[:3].tolist() == [True, False, True]
+    assert flags(ledger, labels, believed(ledger, labels, Estimate(0.1, 0.1, 0.1)))[:3].tolist() == [True, False, True]
 
 
 def test_a_sample_without_a_finite_guess_is_the_first_suspect():
     ledger = judged(margin=[1.0] * 2, dropped=[True, True])
     ledger.add_column("guess", torch.float16, 0.0, width=2)
     ledger["guess"] = torch.tensor([[0.1, 0.9], [float("nan")] * 2])
-    assert flags(ledger, torch.zeros(2, dtype=torch.int64), Estimate(0.5, 0.5, 0.5)).tolist() == [False, True]
+    given = torch.zeros(2, dtype=torch.int64)
+    assert flags(ledger, given, believed(ledger, given, Estimate(0.5, 0.5, 0.5))).tolist() == [False, True]
 
 
 def test_a_flagged_label_comes_with_another_one_even_where_the_guess_agrees():
     ledger = judged(margin=[1.0] * 3, dropped=[True, False, False])
     ledger.add_column("guess", torch.float16, 0.0, width=3)
     ledger["guess"] = torch.tensor([[0.5, 0.4, 0.1], [0.9, 0.0, 0.1], [0.1, 0.9, 0.0]])
-    table = table_of(ledger, labels=torch.tensor([0, 0, 1]), class_names=["a", "b", "c"], noise=Estimate(0.3, 0.3, 0.3))
+    labels = torch.tensor([0, 0, 1])
+    verdict = believed(ledger, labels, Estimate(0.3, 0.3, 0.3))
+    table = table_of(ledger, labels=labels, class_names=["a", "b", "c"], verdict=verdict)
     assert table["flagged"].tolist() == [True, False, False]
     assert table["suggested_label"] == ["b", "a", "b"]
 

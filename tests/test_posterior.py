@@ -5,7 +5,7 @@ from torch import Tensor
 
 from stepe.metrics import auroc
 from stepe.noise_rate import Estimate, estimate_rate
-from stepe.posterior import label_given_class, posterior, probability_right
+from stepe.posterior import label_given_class, of_labels, posterior
 
 CLASSES = 6
 
@@ -39,21 +39,20 @@ def test_it_is_bayes_rule(next_class):
     guess, labels, _ = hard_samples(60, next_class=next_class)
     noise = estimate_rate(guess, labels)
     torch.testing.assert_close(posterior(guess, labels, noise), by_hand(guess, labels, noise))
-    assert torch.equal(
-        probability_right(guess, labels, noise), posterior(guess, labels, noise)[torch.arange(60), labels]
-    )
+    likely = posterior(guess, labels, noise)
+    assert torch.equal(of_labels(likely, labels), likely[torch.arange(60), labels])
 
 
 def test_labels_that_go_wrong_in_a_pattern_are_found_by_it():
     guess, labels, wrong = hard_samples(next_class=True)
     alone = auroc(1 - guess[torch.arange(len(labels)), labels], wrong)
-    assert auroc(1 - probability_right(guess, labels, estimate_rate(guess, labels)), wrong) > alone + 0.01
+    assert auroc(1 - of_labels(posterior(guess, labels, estimate_rate(guess, labels)), labels), wrong) > alone + 0.01
 
 
 def test_labels_that_fall_anywhere_are_ranked_as_the_guess_ranks_them():
     guess, labels, wrong = hard_samples(next_class=False)
     alone = auroc(1 - guess[torch.arange(len(labels)), labels], wrong)
-    assert auroc(1 - probability_right(guess, labels, estimate_rate(guess, labels)), wrong) == pytest.approx(
+    assert auroc(1 - of_labels(posterior(guess, labels, estimate_rate(guess, labels)), labels), wrong) == pytest.approx(
         alone, abs=0.005
     )
 

@@ -52,17 +52,19 @@ class Automatic:
         self.best_loss = min(self.best_loss, loss)
         return self.finds_warmup and epoch >= SHORTEST_WARMUP and self.stalled >= PATIENCE
 
-    def rate(self, ledger: Ledger, labels: Tensor) -> Estimate:
+    def rate(self, ledger: Ledger, labels: Tensor, *, refined: bool = False) -> Estimate:
         """The share of wrong labels.
 
         Guesses that may be spoilt are taken once, when the warm-up is over and something is known: later, labels are
-        learned by heart. Others get better and better.
+        learned by heart. Others get better and better, and so do those of a model whose labels are ``refined``.
         """
-        if self.estimate is None or (self.is_new and (self.unspoilt or self.estimate.is_unknown)):
+        leaning = refined and self.unsure is None
+        if self.estimate is None or (self.is_new and (self.unspoilt or leaning or self.estimate.is_unknown)):
             self.is_new = False
             if self.unsure is not None:
                 self.doubt = max(self.unsure, self.doubt or 0.0)
-            self.estimate = estimate_rate(ledger["guess"], labels, unsure=self.unsure, doubt=self.doubt)
+            doubt = None if leaning else self.doubt
+            self.estimate = estimate_rate(ledger["guess"], labels, unsure=self.unsure, doubt=doubt, leaning=leaning)
         return self.estimate
 
     def state_dict(self) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from stepe.labels import given_names, suggested_names
 from stepe.ledger import Ledger, Observation
-from stepe.noise_rate import CAP, Estimate, deniable_share
-from stepe.posterior import beyond_doubt, posterior, probability_right
+from stepe.noise_rate import CAP, deniable_share
+from stepe.posterior import Verdict, beyond_doubt
 
 CONTRADICTED = 0.9
 """share of its probes in which a flagged sample was predicted differently from its label"""
@@ -60,19 +60,18 @@ class Names:
         return cls([str(row) for row in range(n)], list(range(n)), split)
 
 
-def flags(ledger: Ledger, labels: Tensor, noise: Estimate | None = None) -> Tensor:
+def flags(ledger: Ledger, labels: Tensor, verdict: Verdict | None = None) -> Tensor:
     """Which samples to advise people to look at.
 
     Where a running guess is kept: those dropped whose label is least likely to be right, as many as there are wrong
-    ones by ``noise``; where nobody can tell how many that are, in all or in a class that is hardly recognised, only
-    those more likely wrong than right, and never all of such a class; where next to nothing is dropped because the
+    ones by the ``verdict``; where nobody can tell how many that are, in all or in a class that is hardly recognised,
+    only those more likely wrong than right, and never all of such a class; where next to nothing is dropped because the
     estimate is beyond belief, of all, and at most a half. Else those dropped that the model contradicts, in
     the end and before: a hard sample that was dropped is soon contradicted too, for nobody teaches it any more; a wrong
     label was contradicted all along.
     """
-    if noise is not None:
-        right = probability_right(ledger["guess"], labels, noise).to(ledger.device)
-        return _least_likely(right, ledger, labels, noise)
+    if verdict is not None:
+        return _least_likely(verdict, ledger, labels)
     margin = ledger["margin"]
     share = CONTRADICTED_NUMBERS if "output" in ledger.columns else CONTRADICTED
     often = ledger["times_contradicted"] >= share * ledger["times_probed"]
@@ -80,8 +79,9 @@ def flags(ledger: Ledger, labels: Tensor, noise: Estimate | None = None) -> Tens
     return ledger["dropped"] & (((margin < 0) & often) | torch.isnan(margin))
 
 
-def _least_likely(right: Tensor, ledger: Ledger, labels: Tensor, noise: Estimate) -> Tensor:
-    right, guess, labels = right.nan_to_num(nan=0.0), ledger["guess"], labels.to(right.device)
+def _least_likely(verdict: Verdict, ledger: Ledger, labels: Tensor) -> Tensor:
+    noise, right, guess = verdict.noise, verdict.right.nan_to_num(nan=0.0), ledger["guess"]
+    labels = labels.to(right.device)
     suspects, share = ledger["dropped"], noise.rate
     if noise.is_beyond_belief:
         suspects, share = ~ledger["trusted"], min(share, CAP)
@@ -99,20 +99,16 @@ def training_table(
     class_names: list[str],
     names: Names,
     epochs_after_warmup: int,
-    noise: Estimate | None = None,
+    verdict: Verdict | None = None,
 ) -> dict[str, Any]:
     """One row per training sample, by sample index, in :data:`COLUMNS`; ranks follow the suspicion.
 
     Where the samples have groups, ``group`` is one more column.
     """
     trust, prediction, confidence = ledger["trust"], ledger["prediction"], ledger["confidence"]
-    if noise is None:
-        flagged = flags(ledger, labels)
-    else:
-        given = labels.to(ledger.device)[:, None]
-        likely = posterior(ledger["guess"], labels, noise).to(ledger.device)
-        trust = likely.gather(1, given).squeeze(1)
-        flagged = _least_likely(trust, ledger, labels, noise)
+    flagged = flags(ledger, labels, verdict)
+    if verdict is not None:
+        trust, likely, given = verdict.right, verdict.likely, labels.to(ledger.device)[:, None]
         # Whoever is pointed to a label wants to know what else it could be.
         confidence, prediction = torch.where(flagged[:, None], likely.scatter(1, given, 0.0), likely).max(1)
     seen = Observation(

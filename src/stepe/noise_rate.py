@@ -170,7 +170,7 @@ def hardly_recognised(guess: Tensor, labels: Tensor) -> list[int]:
 
 
 def estimate_rate(
-    guess: Tensor, labels: Tensor, *, unsure: float | None = None, doubt: float | None = None
+    guess: Tensor, labels: Tensor, *, unsure: float | None = None, doubt: float | None = None, leaning: bool = False
 ) -> Estimate:
     """The share of wrong labels, from guesses (n x classes) of models that have not learned them by heart.
 
@@ -181,15 +181,23 @@ def estimate_rate(
     case. The range is as wide as the ``doubt``: the largest such share seen, or else the mean probability of all but
     the most likely class. Guesses that are no better than naming one class for all say nothing: a rate of 0, and a
     range of everything.
+
+    A model that trains on the very labels, half replaced by its guess, is ``leaning`` to them: the joint, which leaves
+    out who is unsure, misses most of what is wrong then. What it still calls otherwise counts, all of it: its own
+    mistakes on top, and what it was talked into missing, about as many.
     """
     guess, labels = guess.float().cpu().nan_to_num(), labels.cpu()
     counts = torch.bincount(labels, minlength=guess.shape[1])
     if not has_learned(float((guess.argmax(1) == labels).double().mean()), labels):
         return UNKNOWN
-    joint = confident_joint(guess, labels)
-    # Rows to the class counts: classes in which few are confident must not count for less.
-    rows = joint.sum(1)
-    wrong = torch.where(rows > 0, 1 - joint.diagonal() / rows.clamp(min=1), 0.0)
+    if leaning:
+        agreed = torch.bincount(labels[guess.argmax(1) == labels], minlength=guess.shape[1])
+        wrong = torch.where(counts > 0, 1 - agreed / counts.clamp(min=1), 0.0)
+    else:
+        joint = confident_joint(guess, labels)
+        # Rows to the class counts: classes in which few are confident must not count for less.
+        rows = joint.sum(1)
+        wrong = torch.where(rows > 0, 1 - joint.diagonal() / rows.clamp(min=1), 0.0)
     contradicted = float((wrong * counts).sum() / counts.sum())
     denied = float((wrong.minimum(deniable_share(guess, labels)) * counts).sum() / counts.sum())
     unrelated = unrelated_share(guess, labels)

@@ -4,6 +4,8 @@ Labels go wrong in patterns: a wrong *lynx* was a cat, hardly ever a truck. A gu
 rule on the guess and on how labels were seen to go wrong, a label that is hard to guess is told from one that is wrong.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -12,6 +14,17 @@ from stepe.selection import raise_to_floor
 
 SMALLEST = 1e-6
 """added to every probability of a guess: in half precision, small ones are 0"""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a run believes of its samples."""
+
+    noise: Estimate
+    likely: Tensor
+    """of every class, n x classes"""
+    right: Tensor
+    """that the label is right, one per sample"""
 
 
 def posterior(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:
@@ -29,9 +42,9 @@ def posterior(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:
     return weighted / weighted.sum(1, keepdim=True)
 
 
-def probability_right(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:
-    """P(the label is right | input, label), one per sample."""
-    return posterior(guess, labels, noise).gather(1, labels.to(guess.device)[:, None]).squeeze(1)
+def of_labels(likely: Tensor, labels: Tensor) -> Tensor:
+    """How likely each sample's own label is."""
+    return likely.gather(1, labels.to(likely.device)[:, None]).squeeze(1)
 
 
 def beyond_doubt(doubt: Tensor, guess: Tensor, labels: Tensor) -> Tensor:
@@ -44,12 +57,12 @@ def beyond_doubt(doubt: Tensor, guess: Tensor, labels: Tensor) -> Tensor:
 def label_given_class(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:
     """P(label i | class j), at [i, j].
 
-    Of the wrong labels, the unrelated ones fall anywhere, as often as a label is used; the others follow the confident
+    Of the wrong labels, the unrelated ones fall on any label in use, each alike; the others follow the confident
     joint. One more sample a class of the first kind, so that nothing is impossible.
     """
     classes = guess.shape[1]
     used = torch.bincount(labels, minlength=classes).float()
-    anywhere = torch.outer(used, used).fill_diagonal_(0)
+    anywhere = torch.outer((used > 0).float(), used).fill_diagonal_(0)
     wrong = anywhere * ((noise.unrelated * len(labels) + classes) / anywhere.sum().clamp(min=1))
     pattern = confident_joint(guess.float(), labels).fill_diagonal_(0)
     related = max(0.0, noise.rate - noise.unrelated) * len(labels)

@@ -218,3 +218,70 @@ def test_a_model_may_have_more_outputs_than_the_labels_have_classes(options, blo
     model = nn.Linear(x.shape[1], int(y.max()) + 4)
     result = stepe.fit(model, x, y, epochs=4, device="cpu", **options)
     torch.testing.assert_close(result.ledger["guess"].float().sum(1), torch.ones(len(y)), atol=5e-3, rtol=0)
+
+
+def blank_samples() -> tuple[Tensor, Tensor, Tensor]:
+    """Guesses, labels, and which inputs show nothing: guesses about those are unsure, and labels not as they say."""
+    draw = torch.Generator().manual_seed(0)
+    blank = torch.arange(1000) % 5 == 0
+    labels = torch.randint(3, (1000,), generator=draw)
+    sure = F.one_hot(labels, 3) * 0.9 + 0.1 / 3
+    guess = torch.where(blank[:, None], torch.tensor([0.5, 0.3, 0.2]), sure + torch.rand(1000, 3, generator=draw) / 50)
+    return guess / guess.sum(1, keepdim=True), labels, blank
+
+
+def judging_blanks(reach: str, unsure: Tensor | None) -> tuple[Any, Ledger, Tensor]:
+    guess, labels, blank = blank_samples()
+    method, ledger = make_method("step-e-plus", rho_max=0.2, warmup=2, mixup=0), Ledger(1000)
+    method.start(Task(labels, 3, epochs=10, seed=0, criterion=cross_entropy(3), reach=reach), ledger)
+    loss = -guess.gather(1, labels[:, None]).squeeze(1).log()
+    for _ in range(8):
+        method.observe(Observation(loss, probability=guess, unsure=unsure, unspoilt=True), ledger)
+    return method, ledger, blank
+
+
+def test_inputs_that_show_nothing_are_dropped_and_their_guess_hardly_learned():
+    method, ledger, blank = judging_blanks("cross:2x2", torch.zeros(1000, dtype=torch.bool))
+    plan = method.plan(9, ledger)
+    assert torch.equal(~plan.kept, blank)
+    assert plan.weight[blank].max() < 0.1
+    assert plan.weight[~blank].min() == 1
+    verdict = method.verdict(ledger)
+    assert verdict.right[blank].max() < verdict.right[~blank].min()
+
+
+def test_a_model_that_trains_on_inputs_does_not_say_whether_they_show_anything():
+    method, ledger, _ = judging_blanks("in-sample", None)
+    assert "shows" not in ledger.columns
+    method, ledger, _ = judging_blanks("auto", None)  # in-sample by now
+    assert (ledger["shows"] == 1).all()
+    assert method.plan(9, ledger).weight.min() == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("reach", "epochs", "left"), [("in-sample", 30, 0.85), ("cross:2", 60, 0.85), ("cross:2", 30, 0.7225)]
+)
+def test_guesses_out_of_fold_remember_by_the_length_of_the_run(reach, epochs, left):
+    method = make_method("step-e-plus", rho_max=0.2)
+    method.start(Task(LABELS, 3, epochs=epochs, seed=0, criterion=cross_entropy(3), reach=reach), Ledger(5))
+    assert method.remembers == pytest.approx(left)
+
+
+def test_advice_ranks_by_the_guess_where_that_is_asked_for():
+    for score, same in (("guess", True), ("posterior", False)):
+        method, ledger = started(score=score, rho_max=None)
+        method.observe(seen(), ledger)
+        verdict = method.verdict(ledger)
+        assert torch.allclose(verdict.likely, method.guess(ledger), atol=1e-3) == same
+
+
+def test_a_model_whose_labels_are_refined_goes_on_estimating_by_what_it_calls_otherwise():
+    labels = torch.arange(100) % 4
+    method, ledger = make_method("step-e-plus", warmup=1, mixup=0, guess_memory=0.0), Ledger(100)
+    method.start(Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4)), ledger)
+    for epoch, share in ((1, 0.4), (2, 0.3), (3, 0.2)):
+        said = torch.where(torch.arange(100) < 100 * share, (labels + 1) % 4, labels)
+        guess = torch.where(F.one_hot(said, 4).bool(), 0.4, 0.2)
+        method.observe(Observation(torch.zeros(100), probability=guess), ledger)
+        method.plan(epoch, ledger)
+        assert method.noise(ledger).rate == pytest.approx(share)

@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 class RoundwiseElimination(StepwiseElimination):
     """Step-E over a few rounds: judges that are fitted anew weigh as much as all that was said before."""
 
-    guess_memory = 0.5
+    remembers = 0.5
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from stepe.errors import InputError
 from stepe.labels import READERS, Kind, Read, kind_of
 from stepe.ledger import Ledger, Observation
-from stepe.noise_rate import Estimate
 from stepe.plan import Plan
+from stepe.posterior import Verdict
 from stepe.probe import check_losses
 from stepe.schedule import default_warmup
 from stepe.selection import protect, select
@@ -218,8 +218,8 @@ class Method(ABC):
         """
         return []
 
-    def noise(self, ledger: Ledger) -> Estimate | None:
-        """What is known of the noise, where a running guess is kept: how many labels to point out, and which."""
+    def verdict(self, ledger: Ledger) -> Verdict | None:
+        """What is believed of the samples, where a running guess is kept: how many labels to point out, and which."""
         return None
 
     def findings(self, ledger: Ledger) -> dict[str, Any]:

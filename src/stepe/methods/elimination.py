@@ -13,10 +13,11 @@ from stepe.ledger import TRUST_MEMORY, Ledger, Observation
 from stepe.methods.base import Method, Task, View, resolve_warmup
 from stepe.noise_rate import UNKNOWN, Estimate, drop_max_from_rate, hardly_recognised, resolve_drop_max
 from stepe.plan import Plan
-from stepe.posterior import beyond_doubt, probability_right
+from stepe.posterior import Verdict, beyond_doubt, of_labels, posterior
 from stepe.probe import among_classes
 from stepe.schedule import Schedule, check_epochs
 from stepe.selection import Selection, protect, select, soften
+from stepe.telling import telling
 
 SCORES = ("auto", "loss", "guess", "posterior")
 
@@ -26,8 +27,8 @@ class Elimination(Method):
     """Keep the lowest 1 - rho_t of the scores; a subclass says when to probe and how rho_t grows."""
 
     cross_fits: ClassVar[bool] = True
-    guess_memory = TRUST_MEMORY
-    """how much the running guess remembers earlier probes"""
+    remembers = TRUST_MEMORY
+    """how much of the running guess is left when the next probe comes in"""
     warmup_share: ClassVar[float] = 1 / 6
     """of the run, where the warm-up is not given"""
 
@@ -69,6 +70,8 @@ class Elimination(Method):
         self.needs_probabilities = self.keeps_guess
         if self.needs_probabilities:
             ledger.add_column("guess", torch.float16, float("nan"), width=task.classes, device=task.device)
+            if task.reach != "in-sample":
+                ledger.add_column("shows", torch.float32, 1.0)
         if task.trusted is not None:
             ledger["trusted"] = task.trusted
         self._take_drop_max(0.0 if drop_max is None else drop_max)
@@ -137,8 +140,13 @@ class Elimination(Method):
         if seen.probability is not None:
             seen = replace(seen, probability=among_classes(seen.probability, self.task.classes))
         learned = self.interval * int(ledger["times_probed"].max()) >= self.remembers_from - self.first_probe
-        ledger.record_probe(seen, memory=self.smoothing, trust_memory=self.guess_memory if learned else 0.0)
+        memory = self.remembers if learned else 0.0
+        ledger.record_probe(seen, memory=self.smoothing, trust_memory=memory)
         self.automatic.note(seen)
+        if "shows" in ledger.columns and seen.unsure is not None:
+            # Not by who trains on it: what a model has learned by heart, it is sure of.
+            shows = telling(ledger["guess"], self.task.labels).to(ledger.device)
+            ledger["shows"] = memory * ledger["shows"] + (1 - memory) * shows
 
     def adapt(self, epoch: int, ledger: Ledger) -> None:
         """End the warm-up if it is time; when it is over, set rho_max by what is known of the noise."""
@@ -146,13 +154,22 @@ class Elimination(Method):
             self.warmup_epochs = epoch
             self._take_drop_max(self.drop_max)
         if epoch >= self.warmup_epochs and self.automatic.finds_rate:
-            self._take_drop_max(self.drop_max_for(self.automatic.rate(ledger, self.task.labels)))
+            self._take_drop_max(self.drop_max_for(self.estimate(ledger)))
+
+    @property
+    def refines(self) -> bool:
+        """Whether kept labels give way to the guess."""
+        return False
+
+    def estimate(self, ledger: Ledger) -> Estimate:
+        """What the guesses say of the noise."""
+        return self.automatic.rate(ledger, self.task.labels, refined=self.refines)
 
     def noise(self, ledger: Ledger) -> Estimate | None:
         """The known rate, or the estimate: the margin above it is for the training alone."""
         if not self.needs_probabilities:
             return None
-        found, known = self.automatic.rate(ledger, self.task.labels), self.task.noise_rate
+        found, known = self.estimate(ledger), self.task.noise_rate
         if self.automatic.finds_rate:
             return found
         if known is not None:
@@ -163,7 +180,7 @@ class Elimination(Method):
         """The noise rate, where it was found out, what was done about it, and the classes that cannot be judged."""
         found: dict[str, Any] = {"rho_max": self.drop_max, "warmup": self.warmup_epochs}
         if self.automatic.finds_rate:
-            found["noise_rate"] = self.automatic.rate(ledger, self.task.labels).to_json()
+            found["noise_rate"] = self.estimate(ledger).to_json()
         if self.needs_probabilities and (hardly := hardly_recognised(ledger["guess"], self.task.labels)):
             found["hardly_recognised"] = hardly
         return found
@@ -176,16 +193,31 @@ class Elimination(Method):
         """What the selection ranks by."""
         if self.ranks_by == "loss":
             return ledger["score"]
-        guess, labels = self.guess(ledger), self.task.labels
+        guess = self.guess(ledger)
         if self.ranks_by == "posterior":
-            right = probability_right(guess, labels, self.noise(ledger) or UNKNOWN)
+            likely = posterior(guess, self.task.labels, self.noise(ledger) or UNKNOWN)
+            right = self.probability_right(likely, ledger)
         else:
             right = self.probability_given(guess, ledger)
         return -right.clamp(min=torch.finfo(torch.float32).tiny).log().to(ledger.device)
 
     def probability_given(self, guess: Tensor, ledger: Ledger) -> Tensor:
         """Of each sample's label, by the guess."""
-        return guess.gather(1, self.task.labels.to(guess.device)[:, None]).squeeze(1)
+        return self.probability_right(guess, ledger)
+
+    def probability_right(self, likely: Tensor, ledger: Ledger) -> Tensor:
+        """Of each sample's label, given how likely the classes are: of nothing, no label is right."""
+        right = of_labels(likely, self.task.labels)
+        return right * ledger["shows"].to(right.device) if "shows" in ledger.columns else right
+
+    def verdict(self, ledger: Ledger) -> Verdict | None:
+        """By the posterior, for advice has time to think, unless the guess was asked for."""
+        noise = self.noise(ledger)
+        if noise is None:
+            return None
+        asked = self.score == "guess"
+        likely = self.guess(ledger) if asked else posterior(ledger["guess"], self.task.labels, noise)
+        return Verdict(noise, likely.to(ledger.device), self.probability_right(likely, ledger).to(ledger.device))
 
     def guess(self, ledger: Ledger) -> Tensor:
         """What the running guess says of every sample (n x classes)."""

@@ -23,6 +23,7 @@ from stepe.plan import Plan
 from stepe.posterior import posterior
 from stepe.prior import Prior, align, check_prior, class_prior
 
+MEMORY = 0.85
 RAMP_END = 0.6
 """of the run: the corrections need time to be learned"""
 RAMP_END_WITH_WINDOWS = 0.8
@@ -41,8 +42,9 @@ class StepEPlus(StepwiseElimination):
     average: float | None = None
     """epochs over which weights are averaged for the model that is probed and tested; 0: off; ``None``: 0.85 where
     that model judges the samples it trains on, off where others judge them (``probe``)"""
-    guess_memory: float = 0.85
-    """how much the running guess remembers earlier probes"""
+    guess_memory: float | None = None
+    """how much of the running guess is left when the next probe comes in; ``None``: 0.85 where the model judges the
+    samples it trains on; of others' guesses, which need no such caution, so much after a sixtieth of the run"""
     prior: Prior = "none"
     """how often the classes occur, to which guesses are aligned (``stepe.prior``)"""
     belief: Literal["guess", "posterior"] = "guess"
@@ -65,6 +67,8 @@ class StepEPlus(StepwiseElimination):
         one_model = task.reach == "in-sample"
         self.averaging = (0.85 if one_model else 0.0) if self.average is None else self.average
         self.refined = (0.5 if one_model else 0.0) if self.refine is None else self.refine
+        usual = MEMORY if one_model else MEMORY ** (60 / task.epochs)
+        self.remembers = usual if self.guess_memory is None else self.guess_memory
         self._check_options()
         super().start(task, ledger)
         check_prior(self.prior, task.classes)
@@ -80,7 +84,7 @@ class StepEPlus(StepwiseElimination):
         for name, number in (("average", self.averaging), ("mixup", self.mixup)):
             if not number >= 0:
                 raise InputError(f"{name} is {number!r}; it must be 0 (off) or positive")
-        for name, number in (("refine", self.refined), ("guess_memory", self.guess_memory), ("cutmix", self.cutmix)):
+        for name, number in (("refine", self.refined), ("guess_memory", self.remembers), ("cutmix", self.cutmix)):
             if not 0 <= number <= 1:
                 raise InputError(f"{name} is {number!r}; it must be a share in [0, 1]")
         if not isinstance(self.neighbours, int) or self.neighbours < 0:
@@ -152,6 +156,11 @@ class StepEPlus(StepwiseElimination):
             near = vote(seen.features.to(guess.device), guess, self.neighbours)
             ledger["vote"] = near.gather(1, self.task.labels.to(near.device)[:, None])
 
+    @property
+    def refines(self) -> bool:
+        """As asked for."""
+        return self.refined > 0
+
     def probability_given(self, guess: Tensor, ledger: Ledger) -> Tensor:
         """Of the label, by the guess; half of it by the neighbours' guesses, where they are asked."""
         own = super().probability_given(guess, ledger)
@@ -181,6 +190,8 @@ class StepEPlus(StepwiseElimination):
         if not self.correct:
             return plan
         weight = confidence(plan.kept, guess)
+        if "shows" in ledger.columns:  # whoever learns a guess about nothing is soon sure of it
+            weight = torch.where(plan.kept.to(weight.device), weight, weight * ledger["shows"].to(weight.device))
         return replace(plan, weight=weight, trains=(weight > 0).to(plan.kept.device))
 
     @property

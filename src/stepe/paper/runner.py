@@ -205,10 +205,18 @@ def summarise(cell: Cell, result: Result, *, engine: Engine = "resident", timed:
         "noise_precision": 100 * dropped["precision"] if filters else None,
         "noise_recall": 100 * dropped["recall"] if filters else None,
         "noise_auroc": _percent(summary["noise"]["auroc"]) if filters else None,
+        **_found_out(summary),
         "seconds_per_epoch": summary["seconds_per_epoch"] if timed else None,
         "total_seconds": summary["seconds"] if timed else None,
         "history": [_in_percent(row) for row in result.history],
     }
+
+
+def _found_out(summary: Row) -> Row:
+    """The noise rate as it was estimated, beside the true one, where it was not told."""
+    if "noise_rate" not in summary:
+        return {}
+    return {"noise_rate": summary["noise_rate"], "true_rate": summary["noise"]["noisy"] / summary["samples"]}
 
 
 def _in_percent(row: Row) -> Row:

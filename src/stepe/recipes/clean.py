@@ -175,7 +175,7 @@ class Request(Layout):
         if self.augments:
             # All of CIFAR's classes have equally many pictures, which is public.
             prior = "none" if self.held_out_noisy else "uniform"
-            return {"average": 0.85, "refine": 0.5, "cutmix": WINDOWS, "prior": prior}
+            return {"average": 0.85, "refine": 0.5, "cutmix": WINDOWS, "prior": prior, "score": "guess"}
         # Where nothing is augmented, much dropout makes our networks slow learners; slowed down further, they underfit.
         return {"average": 0, "refine": 0, "mixup": 0} if self.probe == "in-sample" else {}
 

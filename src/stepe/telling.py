@@ -1,0 +1,67 @@
+"""How much guesses tell about labels, by how sure they are of themselves.
+
+Of an input that shows nothing, a picture of noise or a row of nonsense, a model still guesses something, and now and
+then the label by chance: the guess alone cannot tell such a sample from a hard one. Many of them together give
+themselves away: where guesses are as unsure as theirs, labels agree with them no more often than by chance.
+"""
+
+import torch
+from torch import Tensor
+
+PARTS, SMALLEST_PART = 20, 50
+"""the samples, from the surest guess to the least sure one, in so many parts; fewer where they would be too small"""
+FAVOUR = 0.5
+"""standard errors by which parts are believed to tell more than they do"""
+
+
+def telling(guess: Tensor, labels: Tensor) -> Tensor:
+    """P(the input shows anything of a class), one per sample, from guesses (n x classes) of models that did not train
+    on it; 1 unless the labels speak against it.
+
+    What a guess tells is how much likelier it makes the label than chance does, over what it claims: as much if it is
+    right as often as it says, nothing if labels do not depend on it. The less sure guesses are, the less they may tell,
+    which settles parts that are too small to be sure of (isotonic regression); wrong labels take their share of all
+    parts alike, and the usual part is the measure. What is in doubt is in favour of the samples.
+    """
+    guess, labels = guess.float().cpu().nan_to_num(), labels.cpu()
+    n, classes = guess.shape
+    used = torch.bincount(labels, minlength=classes) / n
+    by_chance = guess @ used
+    told = guess.gather(1, labels[:, None]).squeeze(1) - by_chance
+    claimed = guess.square().sum(1) - by_chance
+    noise = guess.square() @ used - by_chance.square()
+    count = min(PARTS, n // SMALLEST_PART)
+    if count < 3:
+        return torch.ones(n)
+    parts = torch.tensor_split(torch.argsort(entropy(guess), stable=True), count)
+    sums = torch.tensor([[float(values[part].sum()) for values in (told, claimed, noise)] for part in parts])
+    told, claimed, noise = sums.double().clamp(min=torch.tensor([-n, 1e-9, 1e-9])).unbind(1)
+    falling, block = _falling(told / claimed, claimed.square() / noise)
+    usual = falling.median()
+    if usual <= 0:  # guesses that know nothing say nothing about inputs either
+        return torch.ones(n)
+    error = torch.stack([(noise[block == own].sum().sqrt() / claimed[block == own].sum()) for own in block])
+    share = ((falling + FAVOUR * error) / usual).clamp(0, 1).float()
+    shows = torch.empty(n)
+    for part, value in zip(parts, share, strict=True):
+        shows[part] = value
+    return shows
+
+
+def entropy(guess: Tensor) -> Tensor:
+    """How unsure each guess is, from 0 to 1.
+
+    >>> entropy(torch.tensor([[1.0, 0.0], [0.5, 0.5]]))
+    tensor([0., 1.])
+    """
+    logs = guess.clamp(min=torch.finfo(torch.float32).tiny).log()
+    return -(guess * logs).sum(1) / torch.tensor(float(max(guess.shape[1], 2))).log()
+
+
+def _falling(values: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """The closest numbers that never rise, and the block of equal ones that each belongs to."""
+    from sklearn.isotonic import isotonic_regression  # needs more than torch and numpy
+
+    fitted = isotonic_regression(values.numpy(), sample_weight=weight.numpy(), increasing=False)
+    falling = torch.tensor(fitted.tolist(), dtype=torch.float64)
+    return falling, torch.unique_consecutive(falling, return_inverse=True)[1]
