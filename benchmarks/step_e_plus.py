@@ -267,6 +267,38 @@ def finalists_table(runs: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def labels_table(runs: list[Row]) -> str:
+    """A line per kind of labels, and the mean where there are several seeds."""
+    measured = ("test_accuracy", "best_test_accuracy", "noise_f1", "noise_auroc")
+    lines = [
+        "| data | labels | seeds | accuracy, last epoch | best epoch | F1 | AUROC |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for data, labels in dict.fromkeys((run["data"], run["labels"]) for run in runs):
+        mine = [run for run in runs if (run["data"], run["labels"]) == (data, labels)]
+        cells = [f"{mean(run[name] for run in mine):.2f}" for name in measured]
+        lines.append(f"| {data} | {labels} | {len(mine)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def found_table(runs: list[Row]) -> str:
+    """What was found out, in the end and when half of it was dropped, beside the truth and what came of it."""
+    lines = [
+        "| data | labels | true rate | found out | 90% range | when the ramp was half done | accuracy | F1 | AUROC |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for run in runs:
+        found = run["noise_rate"]
+        warmup, ramp_end = round(WARM_UP * run["epochs"]), round(PRESETS[PRESET]["ramp"] * run["epochs"])
+        half = next(row for row in run["history"] if 2 * (row["epoch"] - warmup) >= ramp_end - warmup)
+        then = half["drop_fraction"] * (ramp_end - warmup) / (half["epoch"] - warmup)
+        cells = [run["data"], run["labels"], f"{run['true_rate']:.3f}", f"{found['rate']:.3f}"]
+        cells += [f"{found['low']:.2f} to {found['high']:.2f}", f"{then:.3f}"]
+        cells += [f"{run[name]:.2f}" for name in ("test_accuracy", "noise_f1", "noise_auroc")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def cost_table(rows: list[Row]) -> str:
     """Seconds an epoch, and relative to plain training."""
     lines = ["| stem | variant | seconds an epoch | relative to plain training |", "|---|---|---|---|"]

@@ -41,6 +41,10 @@ def test_how_well_the_noise_rate_is_found_out_is_shown_as_measured(monkeypatch):
         ("finalists", "finalists_table"),
         ("cifar100n", "final_table"),
         ("backbone", "final_table"),
+        ("backbone-screen", "finalists_table"),
+        ("found", "found_table"),
+        ("cifar10n", "labels_table"),
+        ("synthetic", "labels_table"),
         ("cost", "cost_table"),
     ],
 )

@@ -221,3 +221,12 @@ def test_the_joint_is_cleanlabs():
     assert confident_joint(guess, given).tolist() == theirs.tolist()
     joint = count.estimate_joint(given.numpy(), guess.numpy())
     assert estimate_rate(guess, given).rate == pytest.approx(1 - joint.trace(), abs=0.01)
+
+
+def test_the_doubts_of_a_model_that_leans_to_its_labels_count_all():
+    labels = torch.arange(1000) % 4
+    said = torch.where(torch.arange(1000) < 300, (labels + 1) % 4, labels)
+    unsure = 0.4 * F.one_hot(said, 4) + 0.3 * F.one_hot(labels, 4) + 0.075
+    guess = torch.where((said != labels)[:, None], unsure, 0.9 * F.one_hot(labels, 4) + 0.025)
+    assert estimate_rate(guess, labels).rate < 0.1
+    assert estimate_rate(guess, labels, leaning=True).rate == pytest.approx(0.3)

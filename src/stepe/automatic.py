@@ -34,6 +34,8 @@ class Automatic:
     """the largest such share since the warm-up: elimination makes models agree, rightly or not"""
     is_new: bool = False
     """whether a probe came in since the last estimate"""
+    settled: bool = False
+    """whether the estimate stands"""
     best_loss: float = float("inf")
     stalled: int = 0
 
@@ -56,10 +58,12 @@ class Automatic:
         """The share of wrong labels.
 
         Guesses that may be spoilt are taken once, when the warm-up is over and something is known: later, labels are
-        learned by heart. Others get better and better, and so do those of a model whose labels are ``refined``.
+        learned by heart. Others get better and better; those of a model that trains on ``refined`` labels do until
+        it has settled: what is kept by mistake is learned in the end.
         """
         leaning = refined and self.unsure is None
-        if self.estimate is None or (self.is_new and (self.unspoilt or leaning or self.estimate.is_unknown)):
+        open_yet = self.is_new and not self.settled
+        if self.estimate is None or (open_yet and (self.unspoilt or leaning or self.estimate.is_unknown)):
             self.is_new = False
             if self.unsure is not None:
                 self.doubt = max(self.unsure, self.doubt or 0.0)

@@ -19,6 +19,8 @@ from stepe.schedule import Schedule, check_epochs
 from stepe.selection import Selection, protect, select, soften
 from stepe.telling import telling
 
+SETTLED = 0.5
+"""of the ramp: a model that judges what it trains on knows by then what it can know of the noise"""
 SCORES = ("auto", "loss", "guess", "posterior")
 
 
@@ -154,6 +156,8 @@ class Elimination(Method):
             self.warmup_epochs = epoch
             self._take_drop_max(self.drop_max)
         if epoch >= self.warmup_epochs and self.automatic.finds_rate:
+            if self.refines and self.drop_fraction.progress(epoch) >= SETTLED:
+                self.automatic.settled = True
             self._take_drop_max(self.drop_max_for(self.estimate(ledger)))
 
     @property
