@@ -41,9 +41,9 @@ SETTINGS = [*((data, "own") for data in SOURCES), ("digits", "batchnorm")]
 def by_stepe(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:
     result = case.clean(source.x, source.labels, seed, preset, rho_max="auto")
     found = {"probe": result.summary["probe"]["reach"], "noise_rate": result.summary["noise_rate"]["rate"]}
-    verdict = result.training.method.verdict(result.ledger)
-    assert verdict is not None
-    return 1 - verdict.right.double(), flags(result.ledger, source.labels, verdict), found
+    belief = result.training.method.believes(result.ledger)
+    assert belief is not None
+    return 1 - belief.right.double(), flags(result.ledger, source.labels, belief), found
 
 
 def by_cleanlab(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:

@@ -34,6 +34,15 @@ def test_how_well_the_noise_rate_is_found_out_is_shown_as_measured(monkeypatch):
     assert benchmark.table(rows) in (ROOT / "docs" / "noise-rate.md").read_text(encoding="utf-8")
 
 
+def test_what_the_known_rate_gives_on_human_noise_is_what_the_test_set_says(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    benchmark, study = importlib.import_module("noise_rate"), ROOT / "results" / "step-e-plus"
+    (row,) = [row for row in benchmark.human_rows(study) if row["data"] == "cifar100n"]
+    runs = json.loads((study / "cifar100n.json").read_text(encoding="utf-8"))["runs"]
+    (told,) = [run for run in runs if run["seed"] == 42 and run["variant"] == "step-e-plus, later ramp, windows"]
+    assert row["accuracy_known"] == pytest.approx(told["test_accuracy"] / 100)
+
+
 @pytest.mark.parametrize(
     ("name", "table"),
     [

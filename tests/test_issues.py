@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stepe.issues import COLUMNS, Names, flags, held_out_table, training_table
 from stepe.ledger import Ledger, Observation
 from stepe.noise_rate import Estimate
-from stepe.posterior import Verdict, of_labels, posterior
+from stepe.posterior import Belief, of_labels, posterior
 
 NAN = math.nan
 
@@ -38,9 +38,9 @@ def judged(
     return ledger
 
 
-def believed(ledger: Ledger, labels: torch.Tensor, noise: Estimate) -> Verdict:
+def believed(ledger: Ledger, labels: torch.Tensor, noise: Estimate) -> Belief:
     likely = posterior(ledger["guess"], labels, noise)
-    return Verdict(noise, likely, of_labels(likely, labels))
+    return Belief(noise, likely, of_labels(likely, labels))
 
 
 def table_of(ledger: Ledger, **changes):
@@ -136,8 +136,8 @@ def test_a_flagged_label_comes_with_another_one_even_where_the_guess_agrees():
     ledger.add_column("guess", torch.float16, 0.0, width=3)
     ledger["guess"] = torch.tensor([[0.5, 0.4, 0.1], [0.9, 0.0, 0.1], [0.1, 0.9, 0.0]])
     labels = torch.tensor([0, 0, 1])
-    verdict = believed(ledger, labels, Estimate(0.3, 0.3, 0.3))
-    table = table_of(ledger, labels=labels, class_names=["a", "b", "c"], verdict=verdict)
+    belief = believed(ledger, labels, Estimate(0.3, 0.3, 0.3))
+    table = table_of(ledger, labels=labels, class_names=["a", "b", "c"], belief=belief)
     assert table["flagged"].tolist() == [True, False, False]
     assert table["suggested_label"] == ["b", "a", "b"]
 

@@ -76,3 +76,11 @@ def test_any_estimate_gives_probabilities(noise):
 def test_a_class_that_nobody_carries_is_allowed():
     guess, labels, _ = hard_samples(100, next_class=False)
     assert torch.isfinite(posterior(guess, labels % 3, Estimate(0.2, 0.1, 0.3))).all()
+
+
+def test_labels_that_fall_anywhere_fall_on_rare_ones_as_often():
+    labels = torch.tensor([0] * 80 + [1] * 15 + [2] * 5)
+    guess = F.one_hot(labels, 3).float()
+    found = label_given_class(guess, labels, Estimate(0.1, 0.1, 0.1, unrelated=0.1))
+    assert found[1, 0] == pytest.approx(float(found[2, 0]))
+    assert found[0, 2] == pytest.approx(float(found[1, 2]))

@@ -17,6 +17,8 @@ BETTER = 0.99
 """a loss that is not below so much of the best one has stopped falling"""
 PATIENCE = 2
 """so many epochs in a row"""
+SETTLED = 0.5
+"""of the ramp, after which a model that judges what it trains on has settled"""
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Automatic:
     is_new: bool = False
     """whether a probe came in since the last estimate"""
     settled: bool = False
-    """whether the estimate stands"""
+    """whether a model that judges what it trains on knows by now what it can know of the noise"""
     best_loss: float = float("inf")
     stalled: int = 0
 
@@ -55,21 +57,28 @@ class Automatic:
         return self.finds_warmup and epoch >= SHORTEST_WARMUP and self.stalled >= PATIENCE
 
     def rate(self, ledger: Ledger, labels: Tensor, *, refined: bool = False) -> Estimate:
-        """The share of wrong labels.
+        """The share of wrong labels. Asking leaves no trace: whoever only looks must not change what is trained.
 
         Guesses that may be spoilt are taken once, when the warm-up is over and something is known: later, labels are
         learned by heart. Others get better and better; those of a model that trains on ``refined`` labels do until
         it has settled: what is kept by mistake is learned in the end.
         """
         leaning = refined and self.unsure is None
-        open_yet = self.is_new and not self.settled
-        if self.estimate is None or (open_yet and (self.unspoilt or leaning or self.estimate.is_unknown)):
-            self.is_new = False
-            if self.unsure is not None:
-                self.doubt = max(self.unsure, self.doubt or 0.0)
-            doubt = None if leaning else self.doubt
-            self.estimate = estimate_rate(ledger["guess"], labels, unsure=self.unsure, doubt=doubt, leaning=leaning)
+        if self.estimate is not None:
+            gets_better = not self.settled if leaning else self.unspoilt
+            if not (self.is_new and (gets_better or self.estimate.is_unknown)):
+                return self.estimate
+        doubt = None if leaning else self._largest_doubt()
+        return estimate_rate(ledger["guess"], labels, unsure=self.unsure, doubt=doubt, leaning=leaning)
+
+    def take(self, ledger: Ledger, labels: Tensor, *, refined: bool = False) -> Estimate:
+        """The same, to be gone by until something better is known."""
+        self.estimate = self.rate(ledger, labels, refined=refined)
+        self.doubt, self.is_new = self._largest_doubt(), False
         return self.estimate
+
+    def _largest_doubt(self) -> float | None:
+        return self.doubt if self.unsure is None else max(self.unsure, self.doubt or 0.0)
 
     def state_dict(self) -> dict[str, Any]:
         """All of it."""

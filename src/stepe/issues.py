@@ -14,7 +14,7 @@ from torch import Tensor
 from stepe.labels import given_names, suggested_names
 from stepe.ledger import Ledger, Observation
 from stepe.noise_rate import CAP, deniable_share
-from stepe.posterior import Verdict, beyond_doubt
+from stepe.posterior import Belief, beyond_doubt
 
 CONTRADICTED = 0.9
 """share of its probes in which a flagged sample was predicted differently from its label"""
@@ -60,18 +60,18 @@ class Names:
         return cls([str(row) for row in range(n)], list(range(n)), split)
 
 
-def flags(ledger: Ledger, labels: Tensor, verdict: Verdict | None = None) -> Tensor:
+def flags(ledger: Ledger, labels: Tensor, belief: Belief | None = None) -> Tensor:
     """Which samples to advise people to look at.
 
     Where a running guess is kept: those dropped whose label is least likely to be right, as many as there are wrong
-    ones by the ``verdict``; where nobody can tell how many that are, in all or in a class that is hardly recognised,
+    ones by the ``belief``; where nobody can tell how many that are, in all or in a class that is hardly recognised,
     only those more likely wrong than right, and never all of such a class; where next to nothing is dropped because the
     estimate is beyond belief, of all, and at most a half. Else those dropped that the model contradicts, in
     the end and before: a hard sample that was dropped is soon contradicted too, for nobody teaches it any more; a wrong
     label was contradicted all along.
     """
-    if verdict is not None:
-        return _least_likely(verdict, ledger, labels)
+    if belief is not None:
+        return _least_likely(belief, ledger, labels)
     margin = ledger["margin"]
     share = CONTRADICTED_NUMBERS if "output" in ledger.columns else CONTRADICTED
     often = ledger["times_contradicted"] >= share * ledger["times_probed"]
@@ -79,8 +79,8 @@ def flags(ledger: Ledger, labels: Tensor, verdict: Verdict | None = None) -> Ten
     return ledger["dropped"] & (((margin < 0) & often) | torch.isnan(margin))
 
 
-def _least_likely(verdict: Verdict, ledger: Ledger, labels: Tensor) -> Tensor:
-    noise, right, guess = verdict.noise, verdict.right.nan_to_num(nan=0.0), ledger["guess"]
+def _least_likely(belief: Belief, ledger: Ledger, labels: Tensor) -> Tensor:
+    noise, right, guess = belief.noise, belief.right.nan_to_num(nan=0.0), ledger["guess"]
     labels = labels.to(right.device)
     suspects, share = ledger["dropped"], noise.rate
     if noise.is_beyond_belief:
@@ -99,16 +99,16 @@ def training_table(
     class_names: list[str],
     names: Names,
     epochs_after_warmup: int,
-    verdict: Verdict | None = None,
+    belief: Belief | None = None,
 ) -> dict[str, Any]:
     """One row per training sample, by sample index, in :data:`COLUMNS`; ranks follow the suspicion.
 
     Where the samples have groups, ``group`` is one more column.
     """
     trust, prediction, confidence = ledger["trust"], ledger["prediction"], ledger["confidence"]
-    flagged = flags(ledger, labels, verdict)
-    if verdict is not None:
-        trust, likely, given = verdict.right, verdict.likely, labels.to(ledger.device)[:, None]
+    flagged = flags(ledger, labels, belief)
+    if belief is not None:
+        trust, likely, given = belief.right, belief.likely, labels.to(ledger.device)[:, None]
         # Whoever is pointed to a label wants to know what else it could be.
         confidence, prediction = torch.where(flagged[:, None], likely.scatter(1, given, 0.0), likely).max(1)
     seen = Observation(

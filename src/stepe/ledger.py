@@ -116,11 +116,11 @@ class Ledger:
         if seen.margin is not None:
             self.columns["times_contradicted"] += self["margin"] < 0
         if seen.given_probability is not None:
-            self._remember("trust", seen.given_probability, trust_memory)
+            self.remember("trust", seen.given_probability, trust_memory)
         if "guess" in self.columns and seen.probability is not None:
-            self._remember("guess", seen.probability, trust_memory)
+            self.remember("guess", seen.probability, trust_memory)
 
-    def _remember(self, name: str, new: Tensor, memory: float) -> None:
+    def remember(self, name: str, new: Tensor, memory: float) -> None:
         """A running mean, for a single late probe goes stale as labels are memorised; the first probe starts it."""
         old = self[name].float()
         new = new.to(old.device)

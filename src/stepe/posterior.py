@@ -17,7 +17,7 @@ SMALLEST = 1e-6
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Belief:
     """What a run believes of its samples."""
 
     noise: Estimate

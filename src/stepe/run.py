@@ -178,8 +178,8 @@ class RunFolder:
         class_names = read_config(self.path)["class_names"]
         names = about.names or Names.numbered(training.ledger.n)
         after_warmup = training.task.epochs - training.method.warmup_epochs
-        verdict = training.method.verdict(training.ledger)
-        tables = [training_table(training.ledger, training.task.labels, class_names, names, after_warmup, verdict)]
+        belief = training.method.believes(training.ledger)
+        tables = [training_table(training.ledger, training.task.labels, class_names, names, after_warmup, belief)]
         if result.held_out is not None and result.held_out_labels is not None:
             held_out_names = about.held_out_names or Names.numbered(len(result.held_out_labels), "test")
             tables.append(held_out_table(result.held_out, result.held_out_labels, class_names, held_out_names))

@@ -12,6 +12,7 @@ PARTS, SMALLEST_PART = 20, 50
 """the samples, from the surest guess to the least sure one, in so many parts; fewer where they would be too small"""
 FAVOUR = 0.5
 """standard errors by which parts are believed to tell more than they do"""
+TINY = 1e-9
 
 
 def telling(guess: Tensor, labels: Tensor) -> Tensor:
@@ -19,28 +20,34 @@ def telling(guess: Tensor, labels: Tensor) -> Tensor:
     on it; 1 unless the labels speak against it.
 
     What a guess tells is how much likelier it makes the label than chance does, over what it claims: as much if it is
-    right as often as it says, nothing if labels do not depend on it. The less sure guesses are, the less they may tell,
-    which settles parts that are too small to be sure of (isotonic regression); wrong labels take their share of all
-    parts alike, and the usual part is the measure. What is in doubt is in favour of the samples.
+    right as often as it says, nothing if labels do not depend on it. Only what sets it apart from how often the labels
+    are used is a claim, or else guesses about rare classes would pass for none. The less sure guesses are, the less
+    they may tell, which settles parts that are too small to be sure of (isotonic regression); wrong labels take their
+    share of all parts alike, and the usual part is the measure. What is in doubt is in favour of the samples.
     """
     guess, labels = guess.float().cpu().nan_to_num(), labels.cpu()
     n, classes = guess.shape
-    used = torch.bincount(labels, minlength=classes) / n
-    by_chance = guess @ used
-    told = guess.gather(1, labels[:, None]).squeeze(1) - by_chance
-    claimed = guess.square().sum(1) - by_chance
-    noise = guess.square() @ used - by_chance.square()
     count = min(PARTS, n // SMALLEST_PART)
     if count < 3:
         return torch.ones(n)
+    used = torch.bincount(labels, minlength=classes) / n
+    apart = guess - used
+    by_chance, squared = apart @ used, apart.square()
+    each = torch.stack(
+        [
+            apart.gather(1, labels[:, None]).squeeze(1) - by_chance,
+            squared.sum(1),
+            squared @ used - by_chance.square(),
+        ]
+    )
     parts = torch.tensor_split(torch.argsort(entropy(guess), stable=True), count)
-    sums = torch.tensor([[float(values[part].sum()) for values in (told, claimed, noise)] for part in parts])
-    told, claimed, noise = sums.double().clamp(min=torch.tensor([-n, 1e-9, 1e-9])).unbind(1)
-    falling, block = _falling(told / claimed, claimed.square() / noise)
+    told, claimed, variance = torch.stack([each[:, part].double().sum(1) for part in parts], dim=1)
+    claimed, variance = claimed.clamp(min=TINY), variance.clamp(min=TINY)
+    falling, block = _falling(told / claimed, claimed.square() / variance)
     usual = falling.median()
     if usual <= 0:  # guesses that know nothing say nothing about inputs either
         return torch.ones(n)
-    error = torch.stack([(noise[block == own].sum().sqrt() / claimed[block == own].sum()) for own in block])
+    error = torch.stack([variance[block == own].sum().sqrt() / claimed[block == own].sum() for own in block])
     share = ((falling + FAVOUR * error) / usual).clamp(0, 1).float()
     shows = torch.empty(n)
     for part, value in zip(parts, share, strict=True):

@@ -115,9 +115,9 @@ class Result:
         training, task = self.training, self.training.task
         names = Names.numbered(task.n) if ids is None else Names(ids, list(range(task.n)))
         after_warmup = task.epochs - training.method.warmup_epochs
-        verdict = training.method.verdict(self.ledger)
+        belief = training.method.believes(self.ledger)
         class_names = class_names or [str(label) for label in range(task.classes)]
-        table = pd.DataFrame(training_table(self.ledger, task.labels, class_names, names, after_warmup, verdict))
+        table = pd.DataFrame(training_table(self.ledger, task.labels, class_names, names, after_warmup, belief))
         return table[table["flagged"]].sort_values("rank").reset_index(drop=True)
 
 
@@ -151,7 +151,7 @@ def summarise(training: Training, truth: Truth | None) -> dict[str, Any]:
     """The run in a few numbers. The last epoch counts; the best test accuracy stands beside it, named as such."""
     history, ledger = training.history, training.ledger
     dropped = ledger["dropped"]
-    flagged = flags(ledger, training.task.labels, training.method.verdict(ledger))
+    flagged = flags(ledger, training.task.labels, training.method.believes(ledger))
     seconds = sum(row["seconds"] for row in history)
     summary: dict[str, Any] = {
         "method": training.method.name,

@@ -137,7 +137,7 @@ def test_a_class_the_model_never_names_is_not_flagged_and_dropped_only_if_so_man
             method.observe(Observation(torch.zeros(300), probability=guess, unspoilt=True), ledger)
         plan = method.plan(epoch, ledger)
         ledger.record_selection(plan.kept)
-    flagged = flags(ledger, labels, method.verdict(ledger))
+    flagged = flags(ledger, labels, method.believes(ledger))
     assert plan.kept[labels == 2].sum() == kept
     assert not flagged[labels == 2].any()
     assert not plan.kept[:30][labels[:30] != 2].any()

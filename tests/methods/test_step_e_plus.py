@@ -230,32 +230,43 @@ def blank_samples() -> tuple[Tensor, Tensor, Tensor]:
     return guess / guess.sum(1, keepdim=True), labels, blank
 
 
-def judging_blanks(reach: str, unsure: Tensor | None) -> tuple[Any, Ledger, Tensor]:
+OUT_OF_FOLD = torch.zeros(1000, dtype=torch.bool)
+
+
+def judging_blanks(reach: str, *unsure: Tensor | None) -> tuple[Any, Ledger, Tensor]:
     guess, labels, blank = blank_samples()
     method, ledger = make_method("step-e-plus", rho_max=0.2, warmup=2, mixup=0), Ledger(1000)
     method.start(Task(labels, 3, epochs=10, seed=0, criterion=cross_entropy(3), reach=reach), ledger)
     loss = -guess.gather(1, labels[:, None]).squeeze(1).log()
-    for _ in range(8):
-        method.observe(Observation(loss, probability=guess, unsure=unsure, unspoilt=True), ledger)
+    for each in unsure:
+        method.observe(Observation(loss, probability=guess, unsure=each, unspoilt=True), ledger)
     return method, ledger, blank
 
 
 def test_inputs_that_show_nothing_are_dropped_and_their_guess_hardly_learned():
-    method, ledger, blank = judging_blanks("cross:2x2", torch.zeros(1000, dtype=torch.bool))
+    method, ledger, blank = judging_blanks("cross:2x2", OUT_OF_FOLD)
     plan = method.plan(9, ledger)
     assert torch.equal(~plan.kept, blank)
     assert plan.weight[blank].max() < 0.1
     assert plan.weight[~blank].min() == 1
-    verdict = method.verdict(ledger)
-    assert verdict.right[blank].max() < verdict.right[~blank].min()
+    belief = method.believes(ledger)
+    assert belief.right[blank].max() < belief.right[~blank].min()
 
 
 def test_a_model_that_trains_on_inputs_does_not_say_whether_they_show_anything():
     method, ledger, _ = judging_blanks("in-sample", None)
+    assert method.shows(ledger) is None
     assert "shows" not in ledger.columns
-    method, ledger, _ = judging_blanks("auto", None)  # in-sample by now
-    assert (ledger["shows"] == 1).all()
+    method, ledger, _ = judging_blanks("auto", None)
+    assert (method.shows(ledger) == 1).all()
     assert method.plan(9, ledger).weight.min() == pytest.approx(0.5, abs=0.01)
+
+
+def test_what_inputs_showed_out_of_fold_holds_when_the_model_judges_for_itself():
+    _, before, blank = judging_blanks("auto", OUT_OF_FOLD)
+    method, ledger, _ = judging_blanks("auto", OUT_OF_FOLD, None, None)
+    assert torch.equal(before["shows"], ledger["shows"])
+    assert method.shows(ledger)[blank].max() < 0.1
 
 
 @pytest.mark.parametrize(
@@ -271,17 +282,60 @@ def test_advice_ranks_by_the_guess_where_that_is_asked_for():
     for score, same in (("guess", True), ("posterior", False)):
         method, ledger = started(score=score, rho_max=None)
         method.observe(seen(), ledger)
-        verdict = method.verdict(ledger)
-        assert torch.allclose(verdict.likely, method.guess(ledger), atol=1e-3) == same
+        belief = method.believes(ledger)
+        assert torch.allclose(belief.likely, method.guess(ledger), atol=1e-3) == same
 
 
 def test_a_model_whose_labels_are_refined_estimates_by_what_it_calls_otherwise_until_the_ramp_is_half_done():
     labels = torch.arange(100) % 4
     method, ledger = make_method("step-e-plus", warmup=1, mixup=0, guess_memory=0.0), Ledger(100)
     method.start(Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4)), ledger)
-    for epoch, share, found in ((1, 0.4, 0.4), (2, 0.3, 0.3), (3, 0.2, 0.2), (4, 0.1, 0.2), (9, 0.0, 0.2)):
+    for epoch, share, found in ((1, 0.4, 0.4), (2, 0.3, 0.3), (3, 0.2, 0.2), (4, 0.1, 0.1), (9, 0.0, 0.1)):
         said = torch.where(torch.arange(100) < 100 * share, (labels + 1) % 4, labels)
         guess = torch.where(F.one_hot(said, 4).bool(), 0.4, 0.2)
         method.observe(Observation(torch.zeros(100), probability=guess), ledger)
         method.plan(epoch, ledger)
         assert method.noise(ledger).rate == pytest.approx(found)
+
+
+def test_what_is_not_known_when_the_ramp_is_half_done_is_still_found_out():
+    labels = torch.arange(100) % 4
+    method, ledger = make_method("step-e-plus", warmup=1, mixup=0, guess_memory=0.0), Ledger(100)
+    method.start(Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4)), ledger)
+    said = torch.where(torch.arange(100) < 20, (labels + 1) % 4, labels)
+    knowing = torch.where(F.one_hot(said, 4).bool(), 0.4, 0.2)
+    for epoch, guess, rate in (
+        (1, torch.full((100, 4), 0.25), 0),
+        (5, torch.full((100, 4), 0.25), 0),
+        (6, knowing, 0.2),
+    ):
+        method.observe(Observation(torch.zeros(100), probability=guess), ledger)
+        method.plan(epoch, ledger)
+        assert method.noise(ledger).rate == pytest.approx(rate)
+
+
+def test_estimates_out_of_fold_get_better_to_the_end():
+    labels = torch.arange(100) % 4
+    method, ledger = make_method("step-e-plus", warmup=1, mixup=0, refine=0.5, guess_memory=0.0), Ledger(100)
+    method.start(Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4), reach="cross:2"), ledger)
+    rates = []
+    for epoch, share in ((1, 0.4), (5, 0.3), (9, 0.2)):
+        said = torch.where(torch.arange(100) < 100 * share, (labels + 1) % 4, labels)
+        guess = torch.where(F.one_hot(said, 4).bool(), 0.97, 0.01)
+        unsure = torch.zeros(100, dtype=torch.bool)
+        method.observe(Observation(torch.zeros(100), probability=guess, unsure=unsure, unspoilt=True), ledger)
+        method.plan(epoch, ledger)
+        rates.append(method.noise(ledger).rate)
+    assert rates[0] > rates[1] > rates[2]
+
+
+def test_looking_at_the_scores_in_the_warm_up_leaves_no_trace():
+    looked, unseen = started(rho_max=None, warmup=3), started(rho_max=None, warmup=3)
+    for method, ledger in (looked, unseen):
+        for epoch in (1, 2, 3):
+            method.observe(replace(seen(), unsure=torch.tensor([True, False, False, False, epoch > 1])), ledger)
+            if method is looked[0]:
+                method.scores(ledger)
+                method.believes(ledger)
+            method.plan(epoch, ledger)
+    assert looked[0].state_dict()["automatic"] == unseen[0].state_dict()["automatic"]

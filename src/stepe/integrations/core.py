@@ -278,9 +278,9 @@ class Cleaner:
         if not int(self.ledger["times_probed"].max()):
             raise RunError("nothing has been probed yet; run your loop over cleaner.epochs(model) first")
         after_warmup = self.task.epochs - self.method.warmup_epochs
-        verdict = self.method.verdict(self.ledger)
+        belief = self.method.believes(self.ledger)
         table = pd.DataFrame(
-            training_table(self.ledger, self.task.labels, self._class_names, self._names, after_warmup, verdict)
+            training_table(self.ledger, self.task.labels, self._class_names, self._names, after_warmup, belief)
         )
         if self._unnamed:  # nobody said what the labels of the stream are
             table["given_label"] = ""

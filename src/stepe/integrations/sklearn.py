@@ -306,7 +306,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             list(labelled),
             Names([str(name) for name in index], rows.tolist()),
             method.task.epochs - method.warmup_epochs,
-            method.verdict(ledger),
+            method.believes(ledger),
         )
         for column in ("given_label", "suggested_label"):  # the user's own labels, not their names
             table[column] = [labelled.get(name) for name in table[column]]

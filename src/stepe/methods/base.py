@@ -21,7 +21,7 @@ from stepe.errors import InputError
 from stepe.labels import READERS, Kind, Read, kind_of
 from stepe.ledger import Ledger, Observation
 from stepe.plan import Plan
-from stepe.posterior import Verdict
+from stepe.posterior import Belief
 from stepe.probe import check_losses
 from stepe.schedule import default_warmup
 from stepe.selection import protect, select
@@ -218,7 +218,7 @@ class Method(ABC):
         """
         return []
 
-    def verdict(self, ledger: Ledger) -> Verdict | None:
+    def believes(self, ledger: Ledger) -> Belief | None:
         """What is believed of the samples, where a running guess is kept: how many labels to point out, and which."""
         return None
 

@@ -7,20 +7,18 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from stepe.automatic import Automatic
+from stepe.automatic import SETTLED, Automatic
 from stepe.errors import InputError
 from stepe.ledger import TRUST_MEMORY, Ledger, Observation
 from stepe.methods.base import Method, Task, View, resolve_warmup
 from stepe.noise_rate import UNKNOWN, Estimate, drop_max_from_rate, hardly_recognised, resolve_drop_max
 from stepe.plan import Plan
-from stepe.posterior import Verdict, beyond_doubt, of_labels, posterior
+from stepe.posterior import Belief, beyond_doubt, of_labels, posterior
 from stepe.probe import among_classes
 from stepe.schedule import Schedule, check_epochs
 from stepe.selection import Selection, protect, select, soften
 from stepe.telling import telling
 
-SETTLED = 0.5
-"""of the ramp: a model that judges what it trains on knows by then what it can know of the noise"""
 SCORES = ("auto", "loss", "guess", "posterior")
 
 
@@ -73,7 +71,7 @@ class Elimination(Method):
         if self.needs_probabilities:
             ledger.add_column("guess", torch.float16, float("nan"), width=task.classes, device=task.device)
             if task.reach != "in-sample":
-                ledger.add_column("shows", torch.float32, 1.0)
+                ledger.add_column("shows", torch.float32, float("nan"))
         if task.trusted is not None:
             ledger["trusted"] = task.trusted
         self._take_drop_max(0.0 if drop_max is None else drop_max)
@@ -146,19 +144,23 @@ class Elimination(Method):
         ledger.record_probe(seen, memory=self.smoothing, trust_memory=memory)
         self.automatic.note(seen)
         if "shows" in ledger.columns and seen.unsure is not None:
-            # Not by who trains on it: what a model has learned by heart, it is sure of.
-            shows = telling(ledger["guess"], self.task.labels).to(ledger.device)
-            ledger["shows"] = memory * ledger["shows"] + (1 - memory) * shows
+            # Not by who trains on it: what a model has learned by heart, it is sure of. So a run whose model judges
+            # for itself after the warm-up goes by what was seen until then.
+            ledger.remember("shows", telling(ledger["guess"], self.task.labels), memory)
 
     def adapt(self, epoch: int, ledger: Ledger) -> None:
-        """End the warm-up if it is time; when it is over, set rho_max by what is known of the noise."""
-        if epoch < self.warmup_epochs and self.automatic.ends_warmup(epoch, ledger):
+        """End the warm-up if it is time; when it is over, take what the last probe says of the noise, and set rho_max
+        by it where that is to be found out.
+        """
+        if self.automatic and epoch < self.warmup_epochs and self.automatic.ends_warmup(epoch, ledger):
             self.warmup_epochs = epoch
             self._take_drop_max(self.drop_max)
-        if epoch >= self.warmup_epochs and self.automatic.finds_rate:
-            if self.refines and self.drop_fraction.progress(epoch) >= SETTLED:
-                self.automatic.settled = True
-            self._take_drop_max(self.drop_max_for(self.estimate(ledger)))
+        if epoch < self.warmup_epochs or not (self.automatic.finds_rate or self.ranks_by == "posterior"):
+            return
+        found = self.automatic.take(ledger, self.task.labels, refined=self.refines)
+        self.automatic.settled = self.drop_fraction.progress(epoch) >= SETTLED
+        if self.automatic.finds_rate:
+            self._take_drop_max(self.drop_max_for(found))
 
     @property
     def refines(self) -> bool:
@@ -212,16 +214,24 @@ class Elimination(Method):
     def probability_right(self, likely: Tensor, ledger: Ledger) -> Tensor:
         """Of each sample's label, given how likely the classes are: of nothing, no label is right."""
         right = of_labels(likely, self.task.labels)
-        return right * ledger["shows"].to(right.device) if "shows" in ledger.columns else right
+        return right if (shows := self.shows(ledger)) is None else right * shows.to(right.device)
 
-    def verdict(self, ledger: Ledger) -> Verdict | None:
-        """By the posterior, for advice has time to think, unless the guess was asked for."""
+    def shows(self, ledger: Ledger) -> Tensor | None:
+        """P(the input shows anything of a class), where that is known (``stepe.telling``)."""
+        return ledger["shows"].nan_to_num(nan=1.0) if "shows" in ledger.columns else None
+
+    def believes(self, ledger: Ledger) -> Belief | None:
+        """By the posterior, for advice has time to think, unless ranking by the guess was asked for."""
         noise = self.noise(ledger)
         if noise is None:
             return None
-        asked = self.score == "guess"
-        likely = self.guess(ledger) if asked else posterior(ledger["guess"], self.task.labels, noise)
-        return Verdict(noise, likely.to(ledger.device), self.probability_right(likely, ledger).to(ledger.device))
+        guess = self.guess(ledger)
+        if self.score == "guess":
+            likely, right = guess, self.probability_given(guess, ledger)
+        else:
+            likely = posterior(guess, self.task.labels, noise)
+            right = self.probability_right(likely, ledger)
+        return Belief(noise, likely.to(ledger.device), right.to(ledger.device))
 
     def guess(self, ledger: Ledger) -> Tensor:
         """What the running guess says of every sample (n x classes)."""
@@ -240,7 +250,7 @@ class Elimination(Method):
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """All samples in the warm-up, then those with the lowest scores."""
-        if self.automatic and self.wants_probe(epoch):
+        if self.wants_probe(epoch):
             self.adapt(epoch, ledger)
         if epoch < self.warmup_epochs:
             return super().plan(epoch, ledger)

@@ -23,7 +23,9 @@ from stepe.plan import Plan
 from stepe.posterior import posterior
 from stepe.prior import Prior, align, check_prior, class_prior
 
-MEMORY = 0.85
+MEMORY, USUAL_LENGTH = 0.85, 60
+"""a guess that forgets faster follows every whim of the model that trains on the sample; one that is slower falls
+behind, the more so in runs of fewer epochs than these"""
 RAMP_END = 0.6
 """of the run: the corrections need time to be learned"""
 RAMP_END_WITH_WINDOWS = 0.8
@@ -67,7 +69,7 @@ class StepEPlus(StepwiseElimination):
         one_model = task.reach == "in-sample"
         self.averaging = (0.85 if one_model else 0.0) if self.average is None else self.average
         self.refined = (0.5 if one_model else 0.0) if self.refine is None else self.refine
-        usual = MEMORY if one_model else MEMORY ** (60 / task.epochs)
+        usual = MEMORY if one_model else MEMORY ** (USUAL_LENGTH * self.probe_every / task.epochs)
         self.remembers = usual if self.guess_memory is None else self.guess_memory
         self._check_options()
         super().start(task, ledger)
@@ -190,8 +192,8 @@ class StepEPlus(StepwiseElimination):
         if not self.correct:
             return plan
         weight = confidence(plan.kept, guess)
-        if "shows" in ledger.columns:  # whoever learns a guess about nothing is soon sure of it
-            weight = torch.where(plan.kept.to(weight.device), weight, weight * ledger["shows"].to(weight.device))
+        if (shows := self.shows(ledger)) is not None:  # whoever learns a guess about nothing is soon sure of it
+            weight = torch.where(plan.kept.to(weight.device), weight, weight * shows.to(weight.device))
         return replace(plan, weight=weight, trains=(weight > 0).to(plan.kept.device))
 
     @property
