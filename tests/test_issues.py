@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -270,3 +271,15 @@ def test_numbered_names_are_row_numbers():
     assert names.ids == ["0", "1", "2"]
     assert names.rows == [0, 1, 2]
     assert names.split == "test"
+
+
+def test_an_input_that_shows_nothing_is_pointed_out_for_that():
+    ledger = judged(margin=[1.0] * 4, dropped=[True, True, True, False])
+    ledger.add_column("guess", torch.float16, 0.0, width=2)
+    ledger["guess"] = torch.tensor([[0.2, 0.8], [0.7, 0.3], [0.1, 0.9], [0.0, 1.0]])
+    labels = torch.tensor([0, 0, 0, 1])
+    belief = replace(believed(ledger, labels, Estimate(0.5, 0.5, 0.5)), shows=torch.tensor([0.1, 1.0, 0.9, 1.0]))
+    table = table_of(ledger, labels=labels, class_names=["a", "b"], belief=belief)
+    assert table["flagged"].tolist() == [True, False, True, False]
+    assert table["reason"][0].endswith("it shows hardly anything of any class")
+    assert "the model says b" in table["reason"][2]

@@ -16,6 +16,8 @@ from stepe.ledger import Ledger, Observation
 from stepe.noise_rate import CAP, deniable_share
 from stepe.posterior import Belief, beyond_doubt
 
+BLANK = 0.5
+"""an input that shows something of a class with less than this probability is pointed out for that"""
 CONTRADICTED = 0.9
 """share of its probes in which a flagged sample was predicted differently from its label"""
 CONTRADICTED_NUMBERS = 0.5
@@ -120,7 +122,8 @@ def training_table(
         output=ledger.columns.get("output"),
     )
     dropped_share = (ledger["drop_count"].double() / max(1, epochs_after_warmup)).clamp(max=1)
-    return _table(seen, labels, class_names, names, ledger["dropped"], flagged, dropped_share)
+    shows = None if belief is None else belief.shows
+    return _table(seen, labels, class_names, names, ledger["dropped"], flagged, dropped_share, shows)
 
 
 def held_out_table(seen: Observation, labels: Tensor, class_names: list[str], names: Names) -> dict[str, Any]:
@@ -144,8 +147,10 @@ def _table(
     dropped: Tensor,
     flagged: Tensor,
     dropped_share: Tensor,
+    shows: Tensor | None = None,
 ) -> dict[str, Any]:
     n = len(labels)
+    blank = [False] * n if shows is None else (shows < BLANK).tolist()
     dropped, flagged, dropped_share = dropped.cpu(), flagged.cpu(), dropped_share.cpu()
     missing = torch.full((n,), float("nan"))
     given_probability = missing if seen.given_probability is None else seen.given_probability.cpu()
@@ -178,6 +183,7 @@ def _table(
                 dropped_share.tolist(),
                 suggested,
                 confidence.tolist(),
+                blank,
                 strict=True,
             )
         ],
@@ -186,8 +192,12 @@ def _table(
     }
 
 
-def _reason(flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float) -> str:
+def _reason(
+    flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float, blank: bool = False
+) -> str:
     often = f"dropped in {dropped_share:.0%} of the epochs after the warm-up"
+    if flagged and blank:
+        return f"{often}; it shows hardly anything of any class" if dropped else "it shows hardly anything of any class"
     if flagged:
         sure = "" if confidence != confidence else f" ({confidence:.0%})"
         said = f"the model says {suggested}{sure}" if suggested else ""

@@ -25,6 +25,8 @@ class Belief:
     """of every class, n x classes"""
     right: Tensor
     """that the label is right, one per sample"""
+    shows: Tensor | None = None
+    """that the input shows anything of a class, where that is known"""
 
 
 def posterior(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:

@@ -8,8 +8,9 @@ themselves away: where guesses are as unsure as theirs, labels agree with them n
 import torch
 from torch import Tensor
 
-PARTS, SMALLEST_PART = 20, 50
-"""the samples, from the surest guess to the least sure one, in so many parts; fewer where they would be too small"""
+PARTS, FEWEST_PARTS, SMALLEST_PART = 20, 5, 100
+"""the samples, from the surest guess to the least sure one, in so many parts; in fewer where they would be too small, and
+not at all where a usual part could not be told from others"""
 FAVOUR = 0.5
 """standard errors by which parts are believed to tell more than they do"""
 TINY = 1e-9
@@ -28,7 +29,7 @@ def telling(guess: Tensor, labels: Tensor) -> Tensor:
     guess, labels = guess.float().cpu().nan_to_num(), labels.cpu()
     n, classes = guess.shape
     count = min(PARTS, n // SMALLEST_PART)
-    if count < 3:
+    if count < FEWEST_PARTS:
         return torch.ones(n)
     used = torch.bincount(labels, minlength=classes) / n
     apart = guess - used
@@ -62,7 +63,7 @@ def entropy(guess: Tensor) -> Tensor:
     tensor([0., 1.])
     """
     logs = guess.clamp(min=torch.finfo(torch.float32).tiny).log()
-    return -(guess * logs).sum(1) / torch.tensor(float(max(guess.shape[1], 2))).log()
+    return (guess * -logs).sum(1) / torch.tensor(float(max(guess.shape[1], 2))).log()
 
 
 def _falling(values: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

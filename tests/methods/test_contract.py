@@ -44,7 +44,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         ("step-e", "no warm-up", {"warmup": 0, "ramp_end": 2}),
         ("step-e", "everything", {"sticky": True, "memory": 0.5, "softness": 0.2, "min_keep": 0.5}),
         ("step-e", "auto", {"rho_max": "auto"}),
-        ("step-e", "auto, long warm-up", {"rho_max": "auto", "warmup": 4}),
+        ("step-e", "auto, probed in the warm-up", {"rho_max": "auto", "warmup": 2}),
         ("step-e", "auto warm-up", {"rho_max": "auto", "warmup": "auto"}),
         ("step-e", "guess", {"score": "guess"}),
         ("step-e", "posterior", {"score": "posterior"}),

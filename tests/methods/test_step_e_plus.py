@@ -223,19 +223,19 @@ def test_a_model_may_have_more_outputs_than_the_labels_have_classes(options, blo
 def blank_samples() -> tuple[Tensor, Tensor, Tensor]:
     """Guesses, labels, and which inputs show nothing: guesses about those are unsure, and labels not as they say."""
     draw = torch.Generator().manual_seed(0)
-    blank = torch.arange(1000) % 5 == 0
-    labels = torch.randint(3, (1000,), generator=draw)
+    blank = torch.arange(2000) % 5 == 0
+    labels = torch.randint(3, (2000,), generator=draw)
     sure = F.one_hot(labels, 3) * 0.9 + 0.1 / 3
-    guess = torch.where(blank[:, None], torch.tensor([0.5, 0.3, 0.2]), sure + torch.rand(1000, 3, generator=draw) / 50)
+    guess = torch.where(blank[:, None], torch.tensor([0.5, 0.3, 0.2]), sure + torch.rand(2000, 3, generator=draw) / 50)
     return guess / guess.sum(1, keepdim=True), labels, blank
 
 
-OUT_OF_FOLD = torch.zeros(1000, dtype=torch.bool)
+OUT_OF_FOLD = torch.zeros(2000, dtype=torch.bool)
 
 
 def judging_blanks(reach: str, *unsure: Tensor | None) -> tuple[Any, Ledger, Tensor]:
     guess, labels, blank = blank_samples()
-    method, ledger = make_method("step-e-plus", rho_max=0.2, warmup=2, mixup=0), Ledger(1000)
+    method, ledger = make_method("step-e-plus", rho_max=0.2, warmup=2, mixup=0), Ledger(2000)
     method.start(Task(labels, 3, epochs=10, seed=0, criterion=cross_entropy(3), reach=reach), ledger)
     loss = -guess.gather(1, labels[:, None]).squeeze(1).log()
     for each in unsure:

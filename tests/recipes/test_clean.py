@@ -520,10 +520,13 @@ def test_balanced_training_finds_more_of_a_rare_class(tmp_path):
     [
         ({"probe": "auto"}, {}),
         ({"probe": "in-sample"}, {"average": 0, "refine": 0, "mixup": 0}),
-        ({"probe": "auto", "augments": True}, {"average": 0.85, "refine": 0.5, "cutmix": 0.5, "prior": "none"}),
+        (
+            {"probe": "auto", "augments": True},
+            {"average": 0.85, "refine": 0.5, "cutmix": 0.5, "prior": "none", "score": "guess"},
+        ),
         (
             {"probe": "in-sample", "augments": True, "held_out_noisy": False},
-            {"average": 0.85, "refine": 0.5, "cutmix": 0.5, "prior": "uniform"},
+            {"average": 0.85, "refine": 0.5, "cutmix": 0.5, "prior": "uniform", "score": "guess"},
         ),
     ],
     ids=["rows", "rows judged by the model itself", "pictures", "CIFAR"],

@@ -231,7 +231,7 @@ class Elimination(Method):
         else:
             likely = posterior(guess, self.task.labels, noise)
             right = self.probability_right(likely, ledger)
-        return Belief(noise, likely.to(ledger.device), right.to(ledger.device))
+        return Belief(noise, likely.to(ledger.device), right.to(ledger.device), self.shows(ledger))
 
     def guess(self, ledger: Ledger) -> Tensor:
         """What the running guess says of every sample (n x classes)."""
