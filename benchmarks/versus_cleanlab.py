@@ -100,14 +100,26 @@ def standard_error(values: list[float]) -> float:
 
 
 def table(rows: list[Row]) -> str:
-    lines = [
-        "| data | model | noise | n | AUROC stepe | cleanlab | difference | F1 stepe | cleanlab | difference | time |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    groups = dict.fromkeys((row["data"], row["model"], row["noise"]) for row in rows)
-    for group in [*groups, None]:
-        mine = [row for row in rows if group is None or (row["data"], row["model"], row["noise"]) == group]
-        cells = [*(group or ("all", "", "")), str(len(mine))]
+    """A line per setting, where stepe is ahead and where it is behind by more than two standard errors."""
+    every = [(*setting, noise) for setting in SETTINGS for noise in NOISES]
+    grouped = {group: [row for row in rows if key_of(row)[:-1] == group] for group in every}
+    return _lines({" | ".join(group): mine for group, mine in grouped.items() if mine}, "data | model | noise")
+
+
+def overview(rows: list[Row]) -> str:
+    """A line per data and model, and one for all."""
+    grouped = {
+        f"{data}{'' if model == 'own' else f', {model}'}": [row for row in rows if key_of(row)[:2] == (data, model)]
+        for data, model in SETTINGS
+    }
+    return _lines({name: mine for name, mine in (grouped | {"all": rows}).items() if mine}, "data")
+
+
+def _lines(groups: dict[str, list[Row]], names: str) -> str:
+    head = f"| {names} | n | AUROC stepe | cleanlab | difference | F1 stepe | cleanlab | difference | time |"
+    lines = [head, "|---" * (head.count("|") - 1) + "|"]
+    for name, mine in groups.items():
+        cells = [name, str(len(mine))]
         for what in ("auroc", "f1"):
             apart = differences(mine, what)
             means = [statistics.mean(row[contender][what] for row in mine) for contender in CONTENDERS]
@@ -126,7 +138,8 @@ def main() -> None:
     arguments = parser.parse_args()
     keys = grid_keys(arguments, [(*setting, noise) for setting in SETTINGS for noise in NOISES])
     find = partial(measure, epochs=arguments.epochs)
-    print(table(measure_grid(arguments, keys, find, key_of, cleanlab=cleanlab.__version__)))
+    rows = measure_grid(arguments, keys, find, key_of, cleanlab=cleanlab.__version__)
+    print(table(rows), overview(rows), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,17 @@ def test_how_well_the_noise_rate_is_found_out_is_shown_as_measured(monkeypatch):
     assert benchmark.table(rows) in (ROOT / "docs" / "noise-rate.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("table", "document"),
+    [("table", "docs/versus-cleanlab.md"), ("overview", "docs/versus-cleanlab.md"), ("overview", "README.md")],
+)
+def test_what_stepe_finds_beside_cleanlab_is_shown_as_measured(table, document, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    benchmark = importlib.import_module("versus_cleanlab")
+    rows = json.loads((ROOT / "results" / "versus-cleanlab.json").read_text(encoding="utf-8"))["rows"]
+    assert getattr(benchmark, table)(rows) in (ROOT / document).read_text(encoding="utf-8")
+
+
 def test_what_the_known_rate_gives_on_human_noise_is_what_the_test_set_says(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     benchmark, study = importlib.import_module("noise_rate"), ROOT / "results" / "step-e-plus"

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 PARTS, FEWEST_PARTS, SMALLEST_PART = 20, 5, 100
-"""the samples, from the surest guess to the least sure one, in so many parts; in fewer where they would be too small, and
-not at all where a usual part could not be told from others"""
+"""the samples, from the surest guess to the least sure one, in so many parts; in fewer where they would be too small,
+and not at all where nobody could say which part is a usual one"""
 FAVOUR = 0.5
 """standard errors by which parts are believed to tell more than they do"""
 TINY = 1e-9
