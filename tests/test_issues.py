@@ -282,4 +282,6 @@ def test_an_input_that_shows_nothing_is_pointed_out_for_that():
     table = table_of(ledger, labels=labels, class_names=["a", "b"], belief=belief)
     assert table["flagged"].tolist() == [True, False, True, False]
     assert table["reason"][0].endswith("it shows hardly anything of any class")
+    assert table["suggested_label"][0] == ""
+    assert table["suggested_label"][2] == "b"
     assert "the model says b" in table["reason"][2]

@@ -109,10 +109,14 @@ def training_table(
     """
     trust, prediction, confidence = ledger["trust"], ledger["prediction"], ledger["confidence"]
     flagged = flags(ledger, labels, belief)
+    blank = torch.zeros_like(flagged)
     if belief is not None:
         trust, likely, given = belief.right, belief.likely, labels.to(ledger.device)[:, None]
         # Whoever is pointed to a label wants to know what else it could be.
         confidence, prediction = torch.where(flagged[:, None], likely.scatter(1, given, 0.0), likely).max(1)
+        if belief.shows is not None:
+            blank = flagged & (belief.shows.to(flagged.device) < BLANK)
+            confidence = confidence.masked_fill(blank, torch.nan)  # what a guess about nothing says is no suggestion
     seen = Observation(
         ledger["loss"],
         prediction=prediction,
@@ -122,14 +126,14 @@ def training_table(
         output=ledger.columns.get("output"),
     )
     dropped_share = (ledger["drop_count"].double() / max(1, epochs_after_warmup)).clamp(max=1)
-    shows = None if belief is None else belief.shows
-    return _table(seen, labels, class_names, names, ledger["dropped"], flagged, dropped_share, shows)
+    return _table(seen, labels, class_names, names, ledger["dropped"], flagged, dropped_share, blank)
 
 
 def held_out_table(seen: Observation, labels: Tensor, class_names: list[str], names: Names) -> dict[str, Any]:
     """One row per held-out sample, which the model never trained on; none is dropped or flagged."""
     nothing = torch.zeros(len(labels), dtype=torch.bool)
-    return _table(seen, labels, class_names, names, nothing, nothing, torch.zeros(len(labels), dtype=torch.double))
+    never = torch.zeros(len(labels), dtype=torch.double)
+    return _table(seen, labels, class_names, names, nothing, nothing, never, nothing)
 
 
 def _percentile_trust(loss: Tensor) -> Tensor:
@@ -147,10 +151,9 @@ def _table(
     dropped: Tensor,
     flagged: Tensor,
     dropped_share: Tensor,
-    shows: Tensor | None = None,
+    blank: Tensor,
 ) -> dict[str, Any]:
     n = len(labels)
-    blank = [False] * n if shows is None else (shows < BLANK).tolist()
     dropped, flagged, dropped_share = dropped.cpu(), flagged.cpu(), dropped_share.cpu()
     missing = torch.full((n,), float("nan"))
     given_probability = missing if seen.given_probability is None else seen.given_probability.cpu()
@@ -183,7 +186,7 @@ def _table(
                 dropped_share.tolist(),
                 suggested,
                 confidence.tolist(),
-                blank,
+                blank.tolist(),
                 strict=True,
             )
         ],
@@ -192,11 +195,9 @@ def _table(
     }
 
 
-def _reason(
-    flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float, blank: bool = False
-) -> str:
+def _reason(flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float, blank: bool) -> str:
     often = f"dropped in {dropped_share:.0%} of the epochs after the warm-up"
-    if flagged and blank:
+    if blank:
         return f"{often}; it shows hardly anything of any class" if dropped else "it shows hardly anything of any class"
     if flagged:
         sure = "" if confidence != confidence else f" ({confidence:.0%})"

@@ -79,5 +79,6 @@ def test_fewer_suspects_than_places_are_all_shown():
 
 def test_a_share_is_a_percentage_and_none_a_dash():
     assert percent(0.9876) == "98.8%"
+    assert percent(float("nan")) == "-"
     assert percent(0.0) == "0.0%"
     assert percent(None) == "-"

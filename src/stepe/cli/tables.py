@@ -57,5 +57,5 @@ def suspects(issues: "pd.DataFrame", most: int = 10) -> Table:
 
 
 def percent(value: float | None) -> str:
-    """A share for people; a dash for none."""
-    return "-" if value is None else f"{100 * value:.1f}%"
+    """A share for people; a dash where there is none."""
+    return "-" if value is None or value != value else f"{100 * value:.1f}%"
