@@ -404,3 +404,13 @@ def test_what_a_person_has_settled_is_not_dropped(nasty, make_run):
     samples = make_samples(GIVEN, {0: "b", 2: "b"}).assign(status=["accepted", "open", "kept", "open"])
     run = make_run(nasty, samples)
     assert write_cleaned(run, "drop").read_bytes().decode() == NASTY.replace('of you",NA', 'of you",b')
+
+
+@pytest.mark.parametrize(("mode", "label", "marks"), [("mark", "NA", ("True", "")), ("relabel", "NA", None)])
+def test_where_nothing_is_suggested_the_label_stays_and_the_mark_is_empty(make_run, tmp_path, mode, label, marks):
+    data = tmp_path / "data.csv"
+    data.write_text("id,label\n1,NA\n2,b\n")
+    path = write_cleaned(make_run(data, make_samples(["NA", "b"], {0: ""})), mode=mode)
+    first = pd.read_csv(path, keep_default_na=False, dtype=str).iloc[0]
+    assert first["label"] == label
+    assert marks is None or (first["stepe_flagged"], first["stepe_suggested"]) == marks

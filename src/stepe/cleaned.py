@@ -167,8 +167,8 @@ class Edits:
         suspicion = samples["suspicion"].astype(float).round(6)
         # A row without a label is no suspect, but what it might be is worth saying.
         given = _text(samples["given_label"])
-        suggested = found["label"].where(found["action"] == "suspect", "")
-        suggested = suggested.mask(given == "", _text(samples["suggested_label"]))
+        suggested = _text(samples["suggested_label"])
+        suggested = suggested.where((found["action"] == "suspect") | (given == ""), "")
         self._rows = {
             row: _Row(*values)
             for row, *values in zip(

@@ -11,8 +11,9 @@ from torch import Tensor
 PARTS, FEWEST_PARTS, SMALLEST_PART = 20, 5, 100
 """the samples, from the surest guess to the least sure one, in so many parts; in fewer where they would be too small,
 and not at all where nobody could say which part is a usual one"""
-FAVOUR = 0.5
-"""standard errors by which parts are believed to tell more than they do"""
+SURE, FAVOUR = 2.5, 0.5
+"""standard errors: by so many a part has to tell less than usual, or all of it is believed; by so many it is believed
+to tell more than it did"""
 TINY = 1e-9
 
 
@@ -24,7 +25,8 @@ def telling(guess: Tensor, labels: Tensor) -> Tensor:
     right as often as it says, nothing if labels do not depend on it. Only what sets it apart from how often the labels
     are used is a claim, or else guesses about rare classes would pass for none. The less sure guesses are, the less
     they may tell, which settles parts that are too small to be sure of (isotonic regression); wrong labels take their
-    share of all parts alike, and the usual part is the measure. What is in doubt is in favour of the samples.
+    share of all parts alike, and the usual part is the measure. What is in doubt is in favour of the samples: of two
+    classes, the least sure guesses claim so little that next to nothing can be held against them.
     """
     guess, labels = guess.float().cpu().nan_to_num(), labels.cpu()
     n, classes = guess.shape
@@ -49,7 +51,8 @@ def telling(guess: Tensor, labels: Tensor) -> Tensor:
     if usual <= 0:  # guesses that know nothing say nothing about inputs either
         return torch.ones(n)
     error = torch.stack([variance[block == own].sum().sqrt() / claimed[block == own].sum() for own in block])
-    share = ((falling + FAVOUR * error) / usual).clamp(0, 1).float()
+    doubted = usual - falling > SURE * error
+    share = torch.where(doubted, (falling + FAVOUR * error) / usual, 1.0).clamp(0, 1).cummin(0).values.float()
     shows = torch.empty(n)
     for part, value in zip(parts, share, strict=True):
         shows[part] = value

@@ -11,7 +11,13 @@ from stepe.story import Story
 
 
 def sample(**more: Any) -> dict[str, Any]:
-    verdict = {"suspicion": 0.9, "suggestion_confidence": 0.75, "flagged": True, "split": "train"}
+    verdict = {
+        "reason": "dropped in 80% of the epochs",
+        "suspicion": 0.9,
+        "suggestion_confidence": 0.75,
+        "flagged": True,
+        "split": "train",
+    }
     return {"id": "7", "row": 12, "given_label": "cat", "suggested_label": "dog", **verdict} | more
 
 
@@ -88,3 +94,8 @@ def test_names_are_printed_as_they_are():
     text = told(Story(sample(given_label="[red]:dog:", id="[b]1"), []))
     assert "[red]:dog:" in text
     assert "Sample [b]1" in text
+
+
+def test_it_says_why_a_label_is_flagged():
+    assert "why            dropped in 80% of the epochs" in told(Story(sample(), []))
+    assert "why" not in told(Story(sample(flagged=False), []))

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits
@@ -103,6 +104,20 @@ def test_issues_keep_index_labels_and_columns(table, estimator):
     corrected = y.copy()
     corrected[issues.index] = issues["suggested_label"]
     assert (corrected != y).sum() == len(issues)
+
+
+def test_where_nothing_is_suggested_other_numbers_stay_whole(table, monkeypatch):
+    frame, y, _ = table
+    nothing = torch.zeros(len(y))
+    monkeypatch.setattr("stepe.methods.elimination.telling", lambda guess, labels: nothing)
+    numbers = pd.Series((y == "yes").to_numpy() * 7, index=frame.index)
+    model = StepEClassifier(RandomForestClassifier(20)).fit(frame, numbers)
+    assert model.issues_["suggested_label"].isna().all()
+    assert len(model.issues_)
+    assert {type(label) for label in model.samples_["suggested_label"].dropna()} == {int}
+    found = model.issues_.dropna(subset=["suggested_label"])
+    numbers.loc[found.index] = found["suggested_label"].astype(numbers.dtype)
+    assert numbers.dtype.kind == "i"
 
 
 def test_numbers_as_labels_stay_numbers(table):

@@ -141,6 +141,8 @@ def test_the_truth_changes_no_weight(variant, blobs, make_model, bits):
     results = [fit(variant, make_model(), blobs.x, blobs.given, truth=truth) for truth in truths]
     assert len({bits(result.model) for result in results}) == 1
     assert all(same_ledger(results[0].ledger, result.ledger) for result in results)
+    found = [result.training.method.state_dict().get("automatic") for result in results]
+    assert found[0] == found[1] == found[2]
     assert results[1].summary["noise"] != results[2].summary["noise"]
 
 

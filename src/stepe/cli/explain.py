@@ -19,6 +19,8 @@ def show(story: Story, console: Console) -> None:
     said = f"{suggested} ({sample['suggestion_confidence']:.0%})" if suggested else "nothing"
     console.print(Text(f"  the model says {said}"))
     console.print(Text(f"  suspicion      {sample['suspicion']:.3f}, {verdict}"))
+    if sample["flagged"]:
+        console.print(Text(f"  why            {sample['reason']}"))
     if not story.entries:
         held_out = "A held-out sample: it was never trained on, so it has no story."
         console.print(f"  {held_out if sample['split'] != 'train' else 'This run kept no trace of its samples.'}")

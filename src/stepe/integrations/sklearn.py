@@ -309,7 +309,9 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             method.believes(ledger),
         )
         for column in ("given_label", "suggested_label"):  # the user's own labels, not their names
-            table[column] = [labelled.get(name) for name in table[column]]
+            own = [labelled.get(name) for name in table[column]]
+            # As objects, or numbers among which one is missing would become fractions.
+            table[column] = np.array(own, dtype=object) if None in own else own
         self.samples_ = pd.DataFrame(table, index=index)
         self.issues_ = self.samples_[self.samples_["flagged"]].sort_values("rank")
 

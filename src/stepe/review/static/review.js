@@ -210,7 +210,8 @@ async function look() {
 // ---------------------------------------------------------------------------------------------------------------
 // Drawing
 
-const labelName = (number) => (number === null || number < 0 ? "" : state.classes[number]);
+// Nothing is suggested (-1) where the model cannot say, or the input shows nothing.
+const labelName = (number) => (number === null ? "" : number < 0 ? "?" : state.classes[number]);
 
 function describe(suspect) {
   const decision = state.decided.get(suspect.row);
