@@ -45,6 +45,13 @@ def test_what_stepe_finds_beside_cleanlab_is_shown_as_measured(table, document, 
     assert getattr(benchmark, table)(rows) in (ROOT / document).read_text(encoding="utf-8")
 
 
+def test_what_the_default_gives_beside_step_e_is_shown_as_measured(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    benchmark = importlib.import_module("defaults")
+    rows = json.loads((ROOT / "results" / "defaults.json").read_text(encoding="utf-8"))["rows"]
+    assert benchmark.table(rows) in (ROOT / "docs" / "step-e-plus.md").read_text(encoding="utf-8")
+
+
 def test_what_the_known_rate_gives_on_human_noise_is_what_the_test_set_says(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     benchmark, study = importlib.import_module("noise_rate"), ROOT / "results" / "step-e-plus"

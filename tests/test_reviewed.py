@@ -188,4 +188,4 @@ def test_the_cleaned_data_has_what_people_chose(run, mode, labels):
     assert cleaned["label"].tolist() == labels
     if mode == "mark":
         assert cleaned["stepe_flagged"].tolist() == ["False", "False", "False", "True", "True", "False"]
-        assert cleaned["stepe_suggested"].tolist() == ["", "", "", "'=1+1", "cat", ""]
+        assert cleaned["stepe_suggested"].tolist() == ["", "", "", "'=1+1", "", ""]
