@@ -27,6 +27,7 @@ def main() -> None:
         print(f"{dist.get_world_size()} processes, test accuracy {result.summary['test_accuracy']:.1%}")
         wrong = planted.noisy[result.ledger["dropped"]].float().mean()
         print(f"{int(result.ledger['dropped'].sum())} samples dropped in the end, and {wrong:.1%} of them are wrong")
+    dist.barrier()  # whoever leaves early takes its connections with it
     dist.destroy_process_group()
 
 

@@ -31,7 +31,7 @@ def printed_by(script: Path, folder: Path, processes: int = 0) -> str:
         env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     return done.stdout
 
 
