@@ -96,7 +96,7 @@ def human_rows(study: Path = STUDY) -> list[Row]:
 
 
 def read(path: Path) -> list[Row]:
-    return [run for run in json.loads(path.read_text(encoding="utf-8")).get("runs", []) if run.get("variant")]
+    return json.loads(path.read_text(encoding="utf-8"))["runs"] if path.exists() else []
 
 
 def key_of(row: Row) -> Key:

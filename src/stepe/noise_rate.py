@@ -183,8 +183,8 @@ def estimate_rate(
     range of everything.
 
     A model that trains on the very labels, half replaced by its guess, is ``leaning`` to them: the joint, which leaves
-    out who is unsure, misses most of what is wrong then. What it still calls otherwise counts, all of it: its own
-    mistakes on top, and what it was talked into missing, about as many.
+    out who is unsure, misses much of what is wrong then. What it still calls otherwise counts, all of it: with its own
+    mistakes, without what it was talked into. Nothing says that these are equally many.
     """
     guess, labels = guess.float().cpu().nan_to_num(), labels.cpu()
     counts = torch.bincount(labels, minlength=guess.shape[1])
