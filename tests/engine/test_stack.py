@@ -24,6 +24,7 @@ from stepe.methods import Method, Task, make_method
 from stepe.methods.base import Batch, Forward
 from stepe.methods.step_e import StepwiseElimination
 from stepe.models.mlp import MLP
+from stepe.models.tabular import Tabular
 from stepe.plan import Plan
 from stepe.training import cross_entropy
 
@@ -144,6 +145,31 @@ def joint_steps(monkeypatch) -> list[int]:
 
     monkeypatch.setattr(stack, "_train_together", noting)
     return sizes
+
+
+def test_codes_of_categories_find_the_embeddings_of_their_own_model(blobs, joint_steps):
+    x = torch.cat([blobs.x[:, :4], torch.arange(N)[:, None] % torch.tensor([3, 5])], dim=1)
+    method, parts = started("step-e", blobs.given, rho_max=0.3), plans("step-e")
+
+    def make() -> nn.Module:
+        return Tabular(4, [3, 5], CLASSES, hidden=(8,), dropout=0.0)
+
+    found, expected = (
+        trained(probers(make, x, blobs.given), method, parts, together=together) for together in (True, False)
+    )
+    assert joint_steps.count(16) >= 6
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
+
+
+def hooked_embedding() -> nn.Module:
+    model = Tabular(5, [3], CLASSES, hidden=(8,), dropout=0.0)
+    model[0][0].register_forward_hook(lambda module, inputs, output: 2 * output)
+    return model
+
+
+def test_an_embedding_that_does_more_than_its_class_says_trains_in_turn(blobs):
+    x = torch.cat([blobs.x[:, :5], torch.zeros(N, 1)], dim=1)
+    assert stack_of(probers(hooked_embedding, x, blobs.given), started("step-e", blobs.given, rho_max=0.3)) is None
 
 
 @pytest.mark.parametrize("method", ["step-e", "step-e-plus"])

@@ -24,6 +24,7 @@ from stepe.data.samples import TensorSamples
 from stepe.engine.eager import WAYS_TO_UPDATE, EagerEngine
 from stepe.engine.steps import Steps
 from stepe.methods.base import Batch, Method
+from stepe.models.tabular import Columns
 from stepe.plan import Plan, Share
 from stepe.probe import evaluating
 from stepe.randomness import Stream, seed_globals
@@ -113,6 +114,18 @@ def _dropout(rows: Tensor, models: int, layer: nn.Dropout, stacked: Tensors) -> 
     return rows * (mask * torch.tensor(DRAWS / kept, dtype=rows.dtype))
 
 
+def _columns(rows: Tensor, models: int, layer: Columns, stacked: Tensors) -> Tensor:
+    """The embeddings of all models are those of one, in which each finds its own further down."""
+    codes = rows[:, layer.numbers :].long()
+    model = torch.arange(models, device=rows.device).repeat_interleave(len(rows) // models)
+    parts = [rows[:, : layer.numbers]]
+    for i in range(len(layer)):
+        weight = stacked[f"{i}.weight"]
+        assert weight is not None
+        parts.append(F.embedding(codes[:, i] + model * weight.shape[1], weight.flatten(0, 1)))
+    return torch.cat(parts, dim=1)
+
+
 def _number_by_number(rows: Tensor, models: int, layer: nn.Module, stacked: Tensors) -> Tensor:
     found: Tensor = layer(rows)
     return found
@@ -141,6 +154,7 @@ RULES: dict[Any, Rule] = {
     nn.LayerNorm.forward: _layer_norm,
     nn.Flatten.forward: _flatten,
     nn.Dropout.forward: _dropout,
+    Columns.forward: _columns,
     **{kind.forward: _number_by_number for kind in NUMBER_BY_NUMBER},
 }
 """by the function that a layer runs, which subclasses may share"""
@@ -149,9 +163,7 @@ RULES: dict[Any, Rule] = {
 def _matching(models: Sequence[nn.Module]) -> Iterator[tuple[nn.Module, ...]]:
     """The layers in the order in which they run, each with those in its place in the other models."""
     for module in models:
-        hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-        if any(hooks) or "forward" in vars(module) or is_parametrized(module):
-            raise NotStackableError(f"this {type(module).__name__} does more than its class says")
+        _check_ordinary(module)
     first = models[0]
     if len({(type(module), module.training, module.extra_repr()) for module in models}) > 1:
         raise NotStackableError(f"what is a {type(first).__name__} in the first model is another one in others")
@@ -160,14 +172,26 @@ def _matching(models: Sequence[nn.Module]) -> Iterator[tuple[nn.Module, ...]]:
         for layers in zip(*(module._modules.values() for module in models), strict=True):
             yield from _matching(layers)
     elif type(first).forward in RULES:
+        for module in models:
+            for part in module.children():
+                _check_ordinary(part)
         yield tuple(models)
     else:
         raise NotStackableError(f"there is no rule for {type(first).__name__}")
 
 
+def _check_ordinary(module: nn.Module) -> None:
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    if any(hooks) or "forward" in vars(module) or is_parametrized(module):
+        raise NotStackableError(f"this {type(module).__name__} does more than its class says")
+
+
 def _own_tensors(layers: Sequence[nn.Module]) -> dict[str, list[Tensor]]:
-    """The parameters and buffers of layers that match, by name; none where they have none."""
-    named: list[Tensors] = [{**layer._parameters, **layer._buffers} for layer in layers]
+    """The parameters and buffers of layers that match, and of their parts, by name; none where they have none."""
+    named: list[Tensors] = []
+    for layer in layers:
+        parts = (*layer.named_parameters(remove_duplicate=False), *layer.named_buffers(remove_duplicate=False))
+        named.append({**layer._parameters, **layer._buffers, **dict(parts)})
     return {name: [tensor for own in named if (tensor := own[name]) is not None] for name in named[0]}
 
 

@@ -1,5 +1,6 @@
 """An MLP for tables: an embedding for each categorical column beside the numbers; dropout, no BatchNorm."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import torch
@@ -10,8 +11,22 @@ from stepe.models.mlp import MLP
 WIDEST = 16
 
 
-class Tabular(nn.Module):
-    """Logits of rows of numbers whose last columns are the codes of categories."""
+class Columns(nn.ModuleList):
+    """Rows of numbers, the codes of categories in their last columns each replaced by its embedding."""
+
+    def __init__(self, numbers: int, codes: Sequence[int]):
+        widths = [min(WIDEST, (count + 1) // 2) for count in codes]
+        super().__init__(nn.Embedding(count, width) for count, width in zip(codes, widths, strict=True))
+        self.numbers, self.width = numbers, numbers + sum(widths)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Numbers alone."""
+        codes = x[:, self.numbers :].long()
+        return torch.cat([x[:, : self.numbers], *(embed(codes[:, i]) for i, embed in enumerate(self))], dim=1)
+
+
+class Tabular(nn.Sequential):
+    """Logits of rows of numbers and codes; a sequence, so that several can train as one stack."""
 
     def __init__(
         self,
@@ -21,15 +36,6 @@ class Tabular(nn.Module):
         hidden: Sequence[int] = (256, 256),
         dropout: float = 0.3,
     ):
-        super().__init__()
-        self.numbers = numbers
-        widths = [min(WIDEST, (count + 1) // 2) for count in codes]
-        self.embeddings = nn.ModuleList(nn.Embedding(count, width) for count, width in zip(codes, widths, strict=True))
-        self.mlp = MLP(numbers + sum(widths), classes, hidden, dropout)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
-        codes = x[:, self.numbers :].long()
-        embedded = [embedding(codes[:, i]) for i, embedding in enumerate(self.embeddings)]
-        logits: Tensor = self.mlp(torch.cat([x[:, : self.numbers], *embedded], dim=1))
-        return logits
+        columns = Columns(numbers, codes)
+        parts = {"embeddings": columns, "mlp": MLP(columns.width, classes, hidden, dropout)}
+        super().__init__(OrderedDict(parts))
