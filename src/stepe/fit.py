@@ -51,6 +51,7 @@ from stepe.training import (
     make_rate,
     make_reach,
     place,
+    quicken,
     summarise,
     weighted,
 )
@@ -214,9 +215,10 @@ def begin(
     kind = engine_class(engine)
     full_steps = len(batch_sizes(len(samples), batch_size, ranks.world))
 
-    def make_engine(model: nn.Module, task: Task) -> EagerEngine:
+    def make_engine(model: nn.Module, task: Task, share: float = 1.0) -> EagerEngine:
         fused = issubclass(kind, ResidentEngine)
         made = make_optimizer(optimizer, model.to(device), learning_rate, weight_decay, fused=fused)
+        quicken(made, share)
         return kind(
             model,
             samples,
