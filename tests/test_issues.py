@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stepe.confident import prunable
 from stepe.issues import COLUMNS, Names, flags, held_out_table, training_table
 from stepe.ledger import Ledger, Observation
 from stepe.noise_rate import Estimate
@@ -103,15 +104,42 @@ def test_where_nobody_can_tell_how_many_are_wrong_only_labels_more_likely_wrong_
     assert flags(ledger, given, believed(ledger, given, noise)).tolist() == [True, False, False, False]
 
 
-def test_where_an_estimate_is_beyond_belief_what_was_kept_can_be_flagged_but_for_what_was_checked():
-    ledger = judged(margin=[1.0] * 4, dropped=[False] * 4)
-    ledger["trusted"] = torch.tensor([True, False, False, False])
+BEYOND_BELIEF = Estimate(0.7, 0.0, 0.9)
+
+
+def hardly_learned() -> tuple[Ledger, torch.Tensor]:
+    """Of two classes, five samples each; the third and fourth, and the last, have labels that look wrong."""
+    ledger = judged(margin=[1.0] * 10, dropped=[False] * 10)
     ledger.add_column("guess", torch.float16, 0.0, width=2)
-    ledger["guess"] = torch.tensor([[0.0, 1.0], [0.2, 0.8], [0.6, 0.4], [0.4, 0.6]])
-    noise = Estimate(0.7, 0.0, 0.9)
-    assert noise.is_beyond_belief
-    given = torch.zeros(4, dtype=torch.int64)
-    assert flags(ledger, given, believed(ledger, given, noise)).tolist() == [False, True, False, True]
+    like_0, like_1 = [0.8, 0.2], [0.2, 0.8]
+    ledger["guess"] = torch.tensor([like_0] * 2 + [like_1] * 2 + [like_0] + [like_1] * 4 + [like_0])
+    return ledger, torch.tensor([0] * 5 + [1] * 5)
+
+
+def test_where_an_estimate_is_beyond_belief_what_was_kept_can_be_flagged_but_for_what_was_checked():
+    assert BEYOND_BELIEF.is_beyond_belief
+    ledger, given = hardly_learned()
+    ledger["trusted"] = torch.arange(10) == 2
+    flagged = flags(ledger, given, believed(ledger, given, BEYOND_BELIEF))
+    assert torch.nonzero(flagged).flatten().tolist() == [3, 9]
+
+
+def test_there_confident_learning_says_whom_and_nobody_who_is_agreed_with_is_flagged_for_a_low_probability():
+    ledger, given = hardly_learned()
+    ledger["guess"][0] = torch.tensor([0.51, 0.49])
+    flagged = flags(ledger, given, believed(ledger, given, BEYOND_BELIEF))
+    expected = prunable(ledger["guess"].double().numpy(), given.numpy())
+    assert torch.equal(flagged, torch.from_numpy(expected))
+    assert not flagged[0]
+
+
+def test_there_inputs_that_show_nothing_and_samples_without_a_guess_are_flagged_too_and_at_most_a_half():
+    ledger, given = hardly_learned()
+    ledger["guess"][5] = float("nan")
+    belief = replace(believed(ledger, given, BEYOND_BELIEF), shows=torch.where(torch.arange(10) == 6, 0.2, 1.0))
+    assert torch.nonzero(flags(ledger, given, belief)).flatten().tolist() == [2, 3, 5, 6, 9]
+    nothing = replace(belief, shows=torch.full((10,), 0.2))
+    assert flags(ledger, given, nothing).sum() == 5
 
 
 def test_in_a_class_that_is_hardly_recognised_only_labels_more_likely_wrong_are_flagged():

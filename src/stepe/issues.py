@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stepe.confident import prunable
 from stepe.labels import given_names, suggested_names
 from stepe.ledger import Ledger, Observation
 from stepe.noise_rate import CAP, deniable_share
@@ -67,13 +68,14 @@ def flags(ledger: Ledger, labels: Tensor, belief: Belief | None = None) -> Tenso
 
     Where a running guess is kept: those dropped whose label is least likely to be right, as many as there are wrong
     ones by the ``belief``; where nobody can tell how many that are, in all or in a class that is hardly recognised,
-    only those more likely wrong than right, and never all of such a class; where next to nothing is dropped because the
-    estimate is beyond belief, of all, and at most a half. Else those dropped that the model contradicts, in
-    the end and before: a hard sample that was dropped is soon contradicted too, for nobody teaches it any more; a wrong
-    label was contradicted all along.
+    only those more likely wrong than right, and never all of such a class. Where next to nothing is dropped because the
+    estimate is beyond belief: class by class, those of all that confident learning would prune, and at most a half.
+    Else those dropped that the model contradicts, in the end and before: a hard sample that was dropped is soon
+    contradicted too, for nobody teaches it any more; a wrong label was contradicted all along.
     """
     if belief is not None:
-        return _least_likely(belief, ledger, labels)
+        choose = _prunable if belief.noise.is_beyond_belief else _least_likely
+        return choose(belief, ledger, labels)
     margin = ledger["margin"]
     share = CONTRADICTED_NUMBERS if "output" in ledger.columns else CONTRADICTED
     often = ledger["times_contradicted"] >= share * ledger["times_probed"]
@@ -84,15 +86,28 @@ def flags(ledger: Ledger, labels: Tensor, belief: Belief | None = None) -> Tenso
 def _least_likely(belief: Belief, ledger: Ledger, labels: Tensor) -> Tensor:
     noise, right, guess = belief.noise, belief.right.nan_to_num(nan=0.0), ledger["guess"]
     labels = labels.to(right.device)
-    suspects, share = ledger["dropped"], noise.rate
-    if noise.is_beyond_belief:
-        suspects, share = ~ledger["trusted"], min(share, CAP)
-    suspects = suspects & ~beyond_doubt(1 - right, guess, labels)
+    suspects = ledger["dropped"] & ~beyond_doubt(1 - right, guess, labels)
+    chosen = _lowest(right, suspects, round(noise.rate * len(right)))
+    recognised = (deniable_share(guess, labels) == 1).to(right.device)[labels]
+    return chosen & ((right < 0.5) | (recognised & (not noise.is_vague)))
+
+
+def _prunable(belief: Belief, ledger: Ledger, labels: Tensor) -> Tensor:
+    right, likely = belief.right, belief.likely.double().cpu().nan_to_num()
+    suspects = torch.from_numpy(prunable(likely.numpy(), labels.cpu().numpy())).to(right.device)
+    suspects |= right.isnan()
+    right = right.nan_to_num(nan=0.0)
+    if belief.shows is not None:
+        suspects |= belief.shows.to(right.device) < BLANK
+    return _lowest(right, suspects & ~ledger["trusted"], round(CAP * len(right)))
+
+
+def _lowest(right: Tensor, suspects: Tensor, most: int) -> Tensor:
+    """Of the suspects, those least likely to be right."""
     order = torch.argsort(torch.where(suspects, right, torch.inf), stable=True)
     chosen = torch.zeros_like(suspects)
-    chosen[order[: round(share * len(right))]] = True
-    recognised = (deniable_share(guess, labels) == 1).to(right.device)[labels]
-    return chosen & suspects & ((right < 0.5) | (recognised & (not noise.is_vague)))
+    chosen[order[:most]] = True
+    return chosen & suspects
 
 
 def training_table(
