@@ -1,5 +1,7 @@
 """Who judges a sample: never a model that trained on it, unless that is what was asked for or proved harmless."""
 
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,11 +11,12 @@ from torch import Tensor, nn
 import stepe
 from stepe import InputError
 from stepe.data.samples import TensorSamples
+from stepe.engine.steps import exhaust
 from stepe.ledger import Ledger, Observation
 from stepe.methods.step_e import StepwiseElimination
 from stepe.neighbours import vote
 from stepe.probe import judged
-from stepe.reach import CrossFitted, Folds, Watched
+from stepe.reach import CrossFitted, Folds, Watched, learned_by_heart
 from stepe.training import Row, Silent, Training
 
 CROSS = {"epochs": 4, "warmup": 1, "rho_max": 0.3, "batch_size": 16, "device": "cpu", "probe": "cross:3x2"}
@@ -158,6 +161,64 @@ def test_auto_sees_which_model_learns_by_heart():
     assert gaps["fast"] > 0.2
     assert gaps["fast"] > gaps["slow"]
     assert found["fast"]["reach"] == "cross:2x2"
+
+
+class Lookout:
+    """Says how many labels are contradicted, those trained on and others; a method whose warm-up is 8 epochs long."""
+
+    name, warmup_epochs = "cross:2x2", 8
+
+    def __init__(self, n: int, *seen: tuple[float, float]):
+        self.task = SimpleNamespace(labels=torch.arange(n) % 2, n=n)
+        self.seen = iter(seen)
+
+    def contradicted(self, epoch: int, method: Any) -> Any:
+        trained, unseen = next(self.seen)
+        return {"trained": trained, "unseen": unseen}
+        yield
+
+
+def settled(lookout: Lookout) -> list[str | None]:
+    """What is chosen by the end of every epoch."""
+    watched = Watched(SimpleNamespace(name="in-sample"), lookout)  # type: ignore[arg-type]
+    chosen = []
+    for epoch in range(1, 10):
+        exhaust(watched.settle(epoch, lookout))  # type: ignore[arg-type]
+        chosen.append(watched.chosen)
+    return chosen
+
+
+def test_a_model_that_surely_does_not_learn_by_heart_judges_for_itself_from_half_the_warm_up_on():
+    assert settled(Lookout(10_000, (0.30, 0.30))) == [None] * 3 + ["in-sample"] * 6
+
+
+def test_who_is_in_doubt_by_then_is_watched_to_the_end_of_the_warm_up():
+    assert settled(Lookout(10_000, (0.29, 0.30), (0.295, 0.30))) == [None] * 7 + ["in-sample"] * 2
+    assert settled(Lookout(10_000, (0.29, 0.30), (0.25, 0.30))) == [None] * 7 + ["cross:2x2"] * 2
+
+
+def test_few_samples_cannot_show_that_a_model_does_not_learn_by_heart():
+    assert settled(Lookout(400, (0.30, 0.30), (0.30, 0.30)))[-1] == "cross:2x2"
+
+
+def test_nothing_is_chosen_before_anything_is_learned():
+    assert settled(Lookout(10_000, (0.49, 0.49), (0.49, 0.49), (0.30, 0.30))) == [None] * 8 + ["in-sample"]
+
+
+def test_models_that_contradict_nothing_have_nothing_to_learn_by_heart():
+    assert learned_by_heart(0.0, 0.0, n=10) == 0
+
+
+@pytest.mark.parametrize(("optimizer", "factor"), [("Adam", 1.5), ("AdamW", 1.5), ("SGD", 1.0)])
+def test_probers_take_longer_steps_for_they_take_fewer_of_them_where_a_rate_is_a_length(
+    optimizer, factor, blobs, make_model
+):
+    make = partial(getattr(torch.optim, optimizer), lr=0.01)
+    training = fit(make_model(), blobs.x, blobs.given, optimizer=make, probe="cross:3").training
+    assert isinstance(training.reach, CrossFitted)
+    main, *probers = [engine.rate.state_dict()["first"][0] for engine in (training.engine, *training.reach.engines)]
+    assert main == 0.01
+    assert probers == pytest.approx([factor * 0.01] * 3)
 
 
 def test_probers_are_let_go_when_the_model_itself_can_be_asked(blobs, make_model):

@@ -36,17 +36,38 @@ def posterior(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:
     >>> posterior(guess, torch.tensor([0, 0, 0, 1]), Estimate(0.1, 0.0, 0.2)).argmax(1)
     tensor([0, 0, 0, 1])
     """
+    return with_evidence(guess, labels, noise)[0]
+
+
+def with_evidence(guess: Tensor, labels: Tensor, noise: Estimate) -> tuple[Tensor, Tensor]:
+    """The posterior, and how likely the label was to be seen, P(label | input), right or wrong."""
     if noise.is_beyond_belief:
-        return guess.float()
+        return guess.float(), of_labels(guess.float(), labels)
     labels = labels.to(guess.device)
     likelihood = label_given_class(guess, labels, noise)
     weighted = (guess.float() + SMALLEST) * likelihood[labels]
-    return weighted / weighted.sum(1, keepdim=True)
+    evidence = weighted.sum(1, keepdim=True)
+    return weighted / evidence, evidence.squeeze(1)
 
 
 def of_labels(likely: Tensor, labels: Tensor) -> Tensor:
     """How likely each sample's own label is."""
     return likely.gather(1, labels.to(likely.device)[:, None]).squeeze(1)
+
+
+def shows_by_label(shows: Tensor, evidence: Tensor, labels: Tensor) -> Tensor:
+    """P(the input shows anything of a class | label), from the same by the input alone (``stepe.telling``).
+
+    Of an input that shows nothing, the label is one of those in use by chance: one that was to be expected speaks for
+    the input, one that was not speaks against it.
+
+    >>> shows_by_label(torch.tensor([0.5, 0.5]), torch.tensor([0.9, 0.1]), torch.tensor([0, 1]))
+    tensor([0.6429, 0.1667])
+    """
+    labels = labels.to(shows.device)
+    by_chance = (torch.bincount(labels) / len(labels))[labels]
+    something = shows * evidence.to(shows.device)
+    return something / (something + (1 - shows) * by_chance).clamp(min=torch.finfo(torch.float32).tiny)
 
 
 def beyond_doubt(doubt: Tensor, guess: Tensor, labels: Tensor) -> Tensor:

@@ -269,6 +269,27 @@ def test_what_inputs_showed_out_of_fold_holds_when_the_model_judges_for_itself()
     assert method.shows(ledger)[blank].max() < 0.1
 
 
+def test_a_label_that_was_to_be_expected_speaks_for_an_input_that_may_show_nothing_unless_the_model_trains_on_it():
+    method, ledger, _ = judging_blanks("auto", OUT_OF_FOLD)
+    guess, labels, _ = blank_samples()
+    ledger["shows"] = torch.full((2000,), 0.5)
+    given = guess.gather(1, labels[:, None]).squeeze(1)
+    by_chance = (torch.bincount(labels) / 2000)[labels]
+    expected = given * given / (given + by_chance)
+    torch.testing.assert_close(method.probability_given(guess, ledger), expected)
+    method.observe(Observation(torch.zeros(2000), probability=guess), ledger)
+    torch.testing.assert_close(method.probability_given(guess, ledger), given / 2)
+
+
+def test_a_watched_model_that_judges_for_itself_is_probed_less_often_after_the_warm_up():
+    probed = {}
+    for reach, unsure in (("auto", None), ("auto", OUT_OF_FOLD), ("in-sample", None)):
+        method, _, _ = judging_blanks(reach, unsure)
+        probed[reach, unsure is None] = [epoch for epoch in range(10) if method.wants_probe(epoch)]
+    assert probed["auto", True] == [1, 2, 5, 8]
+    assert probed["auto", False] == probed["in-sample", True] == list(range(1, 10))
+
+
 @pytest.mark.parametrize(
     ("reach", "epochs", "left"), [("in-sample", 30, 0.85), ("cross:2", 60, 0.85), ("cross:2", 30, 0.7225)]
 )

@@ -13,7 +13,7 @@ from stepe.ledger import TRUST_MEMORY, Ledger, Observation
 from stepe.methods.base import Method, Task, View, resolve_warmup
 from stepe.noise_rate import UNKNOWN, Estimate, drop_max_from_rate, hardly_recognised, resolve_drop_max
 from stepe.plan import Plan
-from stepe.posterior import Belief, beyond_doubt, of_labels, posterior
+from stepe.posterior import Belief, beyond_doubt, of_labels, shows_by_label, with_evidence
 from stepe.probe import among_classes
 from stepe.schedule import Schedule, check_epochs
 from stepe.selection import Selection, protect, select, soften
@@ -202,20 +202,24 @@ class Elimination(Method):
             return ledger["score"]
         guess = self.guess(ledger)
         if self.ranks_by == "posterior":
-            likely = posterior(guess, self.task.labels, self.noise(ledger) or UNKNOWN)
-            right = self.probability_right(likely, ledger)
+            right = self._right(*with_evidence(guess, self.task.labels, self.noise(ledger) or UNKNOWN), ledger)
         else:
             right = self.probability_given(guess, ledger)
         return -right.clamp(min=torch.finfo(torch.float32).tiny).log().to(ledger.device)
 
     def probability_given(self, guess: Tensor, ledger: Ledger) -> Tensor:
         """Of each sample's label, by the guess."""
-        return self.probability_right(guess, ledger)
+        return self._right(guess, of_labels(guess, self.task.labels), ledger)
 
-    def probability_right(self, likely: Tensor, ledger: Ledger) -> Tensor:
-        """Of each sample's label, given how likely the classes are: of nothing, no label is right."""
+    def _right(self, likely: Tensor, evidence: Tensor, ledger: Ledger) -> Tensor:
+        """P(label is right), given how likely the classes are, and labels were: of nothing, no label is right."""
         right = of_labels(likely, self.task.labels)
-        return right if (shows := self.shows(ledger)) is None else right * shows.to(right.device)
+        if (shows := self.shows(ledger)) is None:
+            return right
+        shows = shows.to(right.device)
+        if self.automatic.unsure is None:  # who trains on a label expects it, whatever the input shows
+            return right * shows
+        return right * shows_by_label(shows, evidence, self.task.labels)
 
     def shows(self, ledger: Ledger) -> Tensor | None:
         """P(the input shows anything of a class), where that is known (``stepe.telling``)."""
@@ -230,8 +234,8 @@ class Elimination(Method):
         if self.score == "guess":
             likely, right = guess, self.probability_given(guess, ledger)
         else:
-            likely = posterior(guess, self.task.labels, noise)
-            right = self.probability_right(likely, ledger)
+            likely, evidence = with_evidence(guess, self.task.labels, noise)
+            right = self._right(likely, evidence, ledger)
         return Belief(noise, likely.to(ledger.device), right.to(ledger.device), self.shows(ledger))
 
     def guess(self, ledger: Ledger) -> Tensor:

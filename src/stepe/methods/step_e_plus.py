@@ -26,6 +26,8 @@ from stepe.prior import Prior, align, check_prior, class_prior
 MEMORY, USUAL_LENGTH = 0.85, 60
 """a guess that forgets faster follows every whim of the model that trains on the sample; one that is slower falls
 behind, the more so in runs of fewer epochs than these"""
+SELDOM = 3
+"""epochs between probes of a model that was seen not to learn by heart: a running guess of its own changes slowly"""
 RAMP_END = 0.6
 """of the run: the corrections need time to be learned"""
 RAMP_END_WITH_WINDOWS = 0.8
@@ -142,6 +144,13 @@ class StepEPlus(StepwiseElimination):
     def first_probe(self) -> int:
         """Early enough for the guess to know something when it is needed."""
         return min(super().first_probe, self.remembers_from) if self.keeps_guess else super().first_probe
+
+    def wants_probe(self, epoch: int) -> bool:
+        """As asked for; less often once a model that was watched may judge for itself."""
+        judges_itself = self.task.reach == "auto" and self.automatic.unsure is None
+        if epoch < self.warmup_epochs or not judges_itself:
+            return super().wants_probe(epoch)
+        return (epoch - self.warmup_epochs) % max(SELDOM, self.probe_every) == 0
 
     @property
     def remembers_from(self) -> int:
