@@ -3,6 +3,8 @@
 torchrun --nproc_per_node 2 examples/ddp_fit.py
 """
 
+import time
+
 import torch
 import torch.distributed as dist
 from sklearn.datasets import load_digits
@@ -29,6 +31,7 @@ def main() -> None:
         print(f"{int(result.ledger['dropped'].sum())} samples dropped in the end, and {wrong:.1%} of them are wrong")
     dist.barrier()  # whoever leaves early takes its connections with it
     dist.destroy_process_group()
+    time.sleep(0.5)  # gloo clears up in a thread of its own, which aborts the process if Python is gone by then
 
 
 if __name__ == "__main__":

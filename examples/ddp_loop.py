@@ -3,6 +3,8 @@
 torchrun --nproc_per_node 2 examples/ddp_loop.py
 """
 
+import time
+
 import torch
 import torch.distributed as dist
 from sklearn.datasets import load_digits
@@ -43,6 +45,7 @@ def main() -> None:
         print(f"{dist.get_world_size()} processes, test accuracy {accuracy:.1%}")
         print(f"{len(issues)} labels look wrong, and {right:.1%} of them are")
     dist.destroy_process_group()
+    time.sleep(0.5)  # gloo clears up in a thread of its own, which aborts the process if Python is gone by then
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ def test_there_confident_learning_says_whom_and_nobody_who_is_agreed_with_is_fla
 def test_there_inputs_that_show_nothing_and_samples_without_a_guess_are_flagged_too_and_at_most_a_half():
     ledger, given = hardly_learned()
     ledger["guess"][5] = float("nan")
-    belief = replace(believed(ledger, given, BEYOND_BELIEF), shows=torch.where(torch.arange(10) == 6, 0.2, 1.0))
+    belief = replace(believed(ledger, given, BEYOND_BELIEF), shows=torch.where(torch.arange(10) == 6, 0.8, 1.0))
     assert torch.nonzero(flags(ledger, given, belief)).flatten().tolist() == [2, 3, 5, 6, 9]
     nothing = replace(belief, shows=torch.full((10,), 0.2))
     assert flags(ledger, given, nothing).sum() == 5

@@ -19,6 +19,8 @@ from stepe.posterior import Belief, beyond_doubt
 
 BLANK = 0.5
 """an input that shows something of a class with less than this probability is pointed out for that"""
+DOUBTFUL = 0.9
+"""where nobody can tell how many labels are wrong, an input that shows less than this is doubted too"""
 CONTRADICTED = 0.9
 """share of its probes in which a flagged sample was predicted differently from its label"""
 CONTRADICTED_NUMBERS = 0.5
@@ -98,7 +100,7 @@ def _prunable(belief: Belief, ledger: Ledger, labels: Tensor) -> Tensor:
     suspects |= right.isnan()
     right = right.nan_to_num(nan=0.0)
     if belief.shows is not None:
-        suspects |= belief.shows.to(right.device) < BLANK
+        suspects |= belief.shows.to(right.device) < DOUBTFUL
     return _lowest(right, suspects & ~ledger["trusted"], round(CAP * len(right)))
 
 

@@ -223,7 +223,7 @@ def test_a_number_of_steps_is_turned_into_epochs(tmp_path):
 
 
 DISTRIBUTED = """
-import json, sys
+import json, sys, time
 from pathlib import Path
 sys.path[:0] = {paths!r}
 import torch
@@ -241,6 +241,7 @@ made.train()
 # Whoever leaves first would take the other's connection along, and gloo's threads with it.
 torch.distributed.barrier()
 torch.distributed.destroy_process_group()
+time.sleep(0.5)  # gloo clears up in a thread of its own, which aborts the process if Python is gone by then
 """
 
 
