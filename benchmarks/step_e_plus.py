@@ -11,7 +11,7 @@
     python benchmarks/step_e_plus.py long     --data-dir DATA    # 300 epochs, as the peers train
     python benchmarks/step_e_plus.py cost     --data-dir DATA    # seconds an epoch, against plain training
 
-Writes results/step-e-plus/. Finished runs are kept there and not run again.
+Writes results/step-e-plus/. Several phases can be given; runs that are there already are not run again.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import torch
 from stepe.data.strong import Strong
 from stepe.environment import describe_environment
 from stepe.files import write_text
-from stepe.paper.grid import SEEDS, TIMED_SEED, Cell
+from stepe.paper.grid import IDENTITY, SEEDS, TIMED_SEED, Cell
 from stepe.paper.runner import Bench, carry_out, job_of, warm_up
 from stepe.training import Row, Silent, Training
 
@@ -169,8 +169,9 @@ def aggregated() -> list[Cell]:
 def checked() -> list[Cell]:
     """Data that had no say in the choice, one seed each."""
     return [
-        *(plus("cifar10n", "cifar10n", labels) for labels in ("worst", "rand1", "rand2", "rand3")),
+        *(plus("cifar10n", "cifar10n", labels) for labels in ("worst", "rand1")),
         *(plus("synthetic", data, noise) for data, kinds in SYNTHETIC.items() for noise in kinds),
+        *(plus("cifar10n", "cifar10n", labels) for labels in ("rand2", "rand3")),
     ]
 
 
@@ -190,6 +191,13 @@ PHASES = {
     "check": checked,
     "long": long,
 }
+
+
+def is_measured(cell: Cell, out: Path) -> bool:
+    """Whether a result file has the run."""
+    path, wanted = out / f"{cell.file}.json", cell.describe()
+    runs = json.loads(path.read_text(encoding="utf-8"))["runs"] if path.exists() else []
+    return any(all(run.get(name) == wanted.get(name) for name in IDENTITY) for run in runs)
 
 
 class Printed(Silent):
@@ -309,13 +317,15 @@ def cost_table(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    """Run a phase."""
+    """Run some phases."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("phase", choices=[*PHASES, "cost"])
+    parser.add_argument("phases", nargs="+", choices=[*PHASES, "cost"], metavar="phase", help="as above")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--engine", choices=("resident", "compiled"), default="resident")
     parser.add_argument("--only", nargs="*", help="variants, files or labels to run, instead of all")
+    parser.add_argument("--data", nargs="*", help="data sets to run, instead of all")
     parser.add_argument("--seeds", nargs="*", type=int)
+    parser.add_argument("--at-once", type=int, help="runs that share the GPU at a time, instead of all")
     parser.add_argument("--epochs", type=int, help="instead of the phase's own, to try it out")
     parser.add_argument("--limit", type=int, help="images, to try it out")
     parser.add_argument("--device", default="cuda:0")
@@ -328,8 +338,11 @@ def main() -> None:
         test_limit=arguments.limit,
         checkpoint_every=0,
         fleet_engine=arguments.engine,
+        at_once=arguments.at_once,
     )
-    if arguments.phase == "cost":
+    if "cost" in arguments.phases:
+        if len(arguments.phases) > 1:
+            parser.error("cost is measured with nothing beside it: give it alone")
         rows = list(cost(bench))
         report = {"rows": rows, "environment": describe_environment(device=arguments.device)}
         write_text(arguments.out / "cost.json", json.dumps(report, indent=1) + "\n")
@@ -338,9 +351,12 @@ def main() -> None:
         return
     cells = [
         replace(cell, epochs=arguments.epochs or cell.epochs)
-        for cell in PHASES[arguments.phase]()
+        for phase in arguments.phases
+        for cell in PHASES[phase]()
         if (not arguments.only or {cell.variant, cell.file, cell.labels} & set(arguments.only))
+        and (not arguments.data or cell.data in arguments.data)
         and (not arguments.seeds or cell.seed in arguments.seeds)
+        and not is_measured(cell, arguments.out)
     ]
     carry_out(cells, arguments.out, bench, Printed)
 

@@ -192,6 +192,13 @@ def test_runs_take_a_step_each_in_their_order():
     assert log == ["a0", "b0", "a1", "b1", "b2"]
 
 
+def test_of_many_runs_so_many_as_asked_for_take_turns_and_the_next_begins_when_one_ends():
+    log: list[str] = []
+    jobs = [job(work(log, name, steps=steps)) for name, steps in (("a", 1), ("b", 3), ("c", 2))]
+    assert run_together(jobs, at_once=2) == ["a", "b", "c"]
+    assert log == ["a0", "b0", "b1", "b2", "c0", "c1"]
+
+
 def test_a_run_that_awaits_something_is_passed_over_until_it_happened():
     log: list[str] = []
     event = Event()

@@ -298,7 +298,7 @@ def test_on_a_gpu_timed_runs_are_alone_and_the_others_in_fleets(device, monkeypa
 
     monkeypatch.setattr(Bench, "load", lambda bench, cell: None)
     monkeypatch.setattr(runner, "job_of", lambda cell, *rest: Alone(cell))
-    monkeypatch.setattr(runner, "run_together", lambda jobs: log.append([job.cell.key for job in jobs]))
+    monkeypatch.setattr(runner, "run_together", lambda jobs, at_once: log.append([job.cell.key for job in jobs]))
     monkeypatch.setattr(runner, "warm_up", lambda cell, data, bench: log.append("warm-up"))
     cells = [*grid.cifar100n(), *grid.sensitivity()]
     carry_out(cells, tmp_path, Bench(torch.device(device)), unobserved)

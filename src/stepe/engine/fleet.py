@@ -22,8 +22,8 @@ PATIENCE = 1e-4
 """seconds to sleep when every run waits for the GPU"""
 
 
-def run_together(jobs: Sequence[Job]) -> list[Result]:
-    """Carry out several jobs in turns; the results are in their order."""
+def run_together(jobs: Sequence[Job], at_once: int | None = None) -> list[Result]:
+    """Carry out several jobs in turns, all or so many ``at_once``; the results are in their order."""
     if not jobs:
         return []
     if Ranks.current().world > 1:
@@ -34,7 +34,7 @@ def run_together(jobs: Sequence[Job]) -> list[Result]:
             torch.cuda.synchronize(device)  # what the jobs share was put there by the default stream
         turns = [_Turn(job.steps, device) for job in jobs]
         while unfinished := [turn for turn in turns if turn.result is None]:
-            if not sum(turn.take() for turn in unfinished):
+            if not sum(turn.take() for turn in unfinished[:at_once]):
                 time.sleep(PATIENCE)
     return [turn.result for turn in turns if turn.result is not None]
 

@@ -54,6 +54,8 @@ class Bench:
     checkpoint_every: int = 20
     fleet_engine: Engine = "resident"
     """of runs that share the device; those whose time counts are alone, and always resident"""
+    at_once: int | None = None
+    """how many share it at a time; ``None``: the whole fleet"""
 
     def engine(self, cell: Cell) -> Engine:
         """What trains a cell."""
@@ -95,12 +97,12 @@ def carry_out(cells: Sequence[Cell], out: Path, bench: Bench, follow: Follow) ->
     runs.mkdir(parents=True, exist_ok=True)
     sweep(runs)
     open_cells = [cell for cell in cells if not (runs / f"{cell.key}.json").exists()]
-    together = sorted((cell for cell in open_cells if not _alone(cell, bench)), key=_data_of)
+    together = [cell for cell in open_cells if not _alone(cell, bench)]
     for start in range(0, len(together), LARGEST_FLEET):
         fleet = together[start : start + LARGEST_FLEET]
         data = {_data_of(cell): cell for cell in fleet}
         loaded = {of: bench.load(cell) for of, cell in data.items()}
-        run_together([job_of(cell, loaded[_data_of(cell)], out, bench, follow) for cell in fleet])
+        run_together([job_of(cell, loaded[_data_of(cell)], out, bench, follow) for cell in fleet], bench.at_once)
     for _, group in groupby(sorted((cell for cell in open_cells if _alone(cell, bench)), key=_data_of), key=_data_of):
         alone = list(group)
         own = bench.load(alone[0])
