@@ -299,6 +299,16 @@ def test_guesses_out_of_fold_remember_by_the_length_of_the_run(reach, epochs, le
     assert method.remembers == pytest.approx(left)
 
 
+def test_a_rate_that_is_to_be_found_out_is_found_out_though_it_is_known():
+    labels = torch.arange(100) % 4
+    guess = torch.where(F.one_hot(torch.where(torch.arange(100) < 30, (labels + 1) % 4, labels), 4).bool(), 0.7, 0.1)
+    method, ledger = make_method("step-e-plus", rho_max="auto", score="guess", warmup=1, mixup=0), Ledger(100)
+    task = Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4), noise_rate=0.1)
+    method.start(task, ledger)
+    method.observe(Observation(torch.zeros(100), probability=guess), ledger)
+    assert int((~method.plan(6, ledger).kept).sum()) == 30
+
+
 def test_advice_ranks_by_the_guess_where_that_is_asked_for():
     for score, same in (("guess", True), ("posterior", False)):
         method, ledger = started(score=score, rho_max=None)

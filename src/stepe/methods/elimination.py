@@ -155,7 +155,7 @@ class Elimination(Method):
         if self.automatic and epoch < self.warmup_epochs and self.automatic.ends_warmup(epoch, ledger):
             self.warmup_epochs = epoch
             self._take_drop_max(self.drop_max)
-        unknown = self.task.noise_rate is None or self.ranks_by == "posterior"
+        unknown = self.automatic.finds_rate or self.task.noise_rate is None or self.ranks_by == "posterior"
         if epoch < self.warmup_epochs or not (self.needs_probabilities and unknown):
             return
         found = self.automatic.take(ledger, self.task.labels, refined=self.refines)
