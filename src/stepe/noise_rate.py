@@ -95,14 +95,16 @@ class Estimate:
 
     @property
     def cap(self) -> float:
-        """The most that may be dropped for it: more than half only where that many are surely wrong.
+        """The most that may be dropped for it: more than half only where most of it is sure, or was seen to be unrelated.
 
         >>> Estimate(0.6, 0.4, 0.7).cap, Estimate(0.6, 0.1, 0.7).cap, Estimate(0.7, 0.1, 0.9).cap
         (0.8, 0.5, 0.1)
+        >>> Estimate(0.6, 0.1, 0.7, unrelated=0.5).cap
+        0.8
         """
         if self.is_beyond_belief:
             return self.low
-        return CAP_OF_ESTIMATE if self.low > self.rate / 2 else CAP
+        return CAP_OF_ESTIMATE if max(self.low, self.unrelated) > self.rate / 2 else CAP
 
     @property
     def drop_max(self) -> float:
