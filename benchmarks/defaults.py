@@ -67,8 +67,9 @@ def table(rows: list[Row]) -> str:
         "| AUROC Step-E | Step-E+ | ahead |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    groups = dict.fromkeys(key_of(row)[:-1] for row in rows)
-    for group in [*groups, ("all", "", "")]:
+    every = [(*setting, noise) for setting in SETTINGS for noise in NOISES]
+    measured = {key_of(row)[:-1] for row in rows}
+    for group in [*(group for group in every if group in measured), ("all", "", "")]:
         mine = [row for row in rows if group[0] == "all" or key_of(row)[:-1] == group]
         cells = [*group, str(len(mine))]
         for what in MEASURED:

@@ -15,6 +15,8 @@ from pathlib import Path
 import torch
 from planted import SOURCES, Key, Row, grid_keys, grid_options, load, measure_grid
 
+from stepe.environment import commit
+
 NOISES = (
     "none",
     *(f"symmetric:{rate}" for rate in (0.1, 0.2, 0.4, 0.6)),
@@ -62,6 +64,7 @@ def row_of(key: Key, rate: float, found: Row, known: Row) -> Row:
         "probe": found["probe"]["reach"],
         "warmup": found["warmup"],
         "seconds": found["seconds"],
+        "commit": commit(),  # a grid may be interrupted, and go on with another
     }
 
 
@@ -108,7 +111,7 @@ def table(rows: list[Row]) -> str:
         "| data | noise | n | true rate | estimate | off by | covered | dropped | auto | known | difference |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    groups = dict.fromkeys((row["data"], row["noise"]) for row in rows)
+    groups = sorted({(row["data"], row["noise"]) for row in rows}, key=_in_order)
     for group in [*groups, *((data, None) for data in dict.fromkeys(data for data, _ in groups))]:
         mine = [row for row in rows if row["data"] == group[0] and group[1] in (None, row["noise"])]
         apart = [100 * (row["accuracy_auto"] - row["accuracy_known"]) for row in mine]
@@ -128,6 +131,13 @@ def table(rows: list[Row]) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _in_order(group: tuple[str, str]) -> tuple[int, int, str]:
+    """As the grid has them, then human noise."""
+    data, noise = group
+    planted = noise in NOISES
+    return [*SOURCES, data].index(data), NOISES.index(noise) if planted else len(NOISES), f"{data} {noise}"
 
 
 def _mean(rows: list[Row], name: str) -> float:

@@ -95,7 +95,7 @@ class Estimate:
 
     @property
     def cap(self) -> float:
-        """The most that may be dropped for it: more than half only where most of it is sure, or was seen to be unrelated.
+        """The most that may be dropped for it: more than half only where most of it is sure, or seen to be unrelated.
 
         >>> Estimate(0.6, 0.4, 0.7).cap, Estimate(0.6, 0.1, 0.7).cap, Estimate(0.7, 0.1, 0.9).cap
         (0.8, 0.5, 0.1)
