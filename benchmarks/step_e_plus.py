@@ -290,18 +290,15 @@ def labels_table(runs: list[Row]) -> str:
 
 
 def found_table(runs: list[Row]) -> str:
-    """What was found out, in the end and when half of it was dropped, beside the truth and what came of it."""
+    """What was found out, beside the truth and what came of it."""
     lines = [
-        "| data | labels | true rate | found out | 90% range | when the ramp was half done | accuracy | F1 | AUROC |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| data | labels | true rate | found out | 90% range | accuracy | F1 | AUROC |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for run in runs:
         found = run["noise_rate"]
-        warmup, ramp_end = round(WARM_UP * run["epochs"]), round(PRESETS[PRESET]["ramp"] * run["epochs"])
-        half = next(row for row in run["history"] if 2 * (row["epoch"] - warmup) >= ramp_end - warmup)
-        then = half["drop_fraction"] * (ramp_end - warmup) / (half["epoch"] - warmup)
         cells = [run["data"], run["labels"], f"{run['true_rate']:.3f}", f"{found['rate']:.3f}"]
-        cells += [f"{found['low']:.2f} to {found['high']:.2f}", f"{then:.3f}"]
+        cells += [f"{found['low']:.2f} to {found['high']:.2f}"]
         cells += [f"{run[name]:.2f}" for name in ("test_accuracy", "noise_f1", "noise_auroc")]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
