@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from stepe.noise_rate import Estimate
+from stepe.reach import BY_HEART
 from stepe.report.figures import drops
 from stepe.report.wording import percent, share, visible
 
@@ -107,14 +108,18 @@ def who_judged(run: "Run") -> str:
     probe = run.summary.get("probe", {})
     if not (seen := probe.get("contradicted")) or not probe["chosen"]:
         return ""
-    return (
-        f"After the warm-up, models contradicted {share(seen['trained'])} of the labels they trained on and "
-        f"{share(seen['unseen'])} of those they had not seen: "
-        + (
-            "they do not learn labels by heart, so the model judged its own samples."
-            if probe["reach"] == "in-sample"
-            else "they learn labels by heart, so every sample was judged by models that never trained on it."
+    if probe["reach"] == "in-sample":
+        follows = "they do not learn labels by heart, so the model judged its own samples."
+    elif seen["trained"] < (1 - BY_HEART) * seen["unseen"]:
+        follows = "they learn labels by heart, so every sample was judged by models that never trained on it."
+    else:
+        follows = (
+            "of so few samples, it cannot be told whether they learn labels by heart, so every sample was judged by "
+            "models that never trained on it."
         )
+    return (
+        f"In the warm-up, models contradicted {share(seen['trained'])} of the labels they trained on and "
+        f"{share(seen['unseen'])} of those they had not seen: {follows}"
     )
 
 
