@@ -193,11 +193,12 @@ PHASES = {
 }
 
 
-def is_measured(cell: Cell, out: Path) -> bool:
-    """Whether a result file has the run."""
-    path, wanted = out / f"{cell.file}.json", cell.describe()
-    runs = json.loads(path.read_text(encoding="utf-8"))["runs"] if path.exists() else []
-    return any(all(run.get(name) == wanted.get(name) for name in IDENTITY) for run in runs)
+def measured(out: Path) -> set[tuple[Any, ...]]:
+    """What the result files have."""
+    files = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in out.glob("*.json")}
+    return {
+        (name, *(run.get(field) for field in IDENTITY)) for name, file in files.items() for run in file.get("runs", [])
+    }
 
 
 class Printed(Silent):
@@ -346,14 +347,15 @@ def main() -> None:
         for row in rows:
             print(row)
         return
+    there = measured(arguments.out)
     cells = [
-        replace(cell, epochs=arguments.epochs or cell.epochs)
+        cell
         for phase in arguments.phases
-        for cell in PHASES[phase]()
+        for cell in (replace(cell, epochs=arguments.epochs or cell.epochs) for cell in PHASES[phase]())
         if (not arguments.only or {cell.variant, cell.file, cell.labels} & set(arguments.only))
         and (not arguments.data or cell.data in arguments.data)
         and (not arguments.seeds or cell.seed in arguments.seeds)
-        and not is_measured(cell, arguments.out)
+        and (cell.file, *cell.describe().values()) not in there
     ]
     carry_out(cells, arguments.out, bench, Printed)
 

@@ -133,6 +133,23 @@ def test_there_confident_learning_says_whom_and_nobody_who_is_agreed_with_is_fla
     assert not flagged[0]
 
 
+def test_there_a_class_that_is_never_named_is_left_alone():
+    ledger, given = hardly_learned()
+    ledger["guess"][5:] = torch.tensor([0.6, 0.4])
+    assert prunable(ledger["guess"].double().numpy(), given.numpy())[5:].any()
+    assert not flags(ledger, given, believed(ledger, given, BEYOND_BELIEF))[5:].any()
+
+
+def test_there_who_is_flagged_though_agreed_with_is_offered_no_other_label():
+    ledger, given = hardly_learned()
+    belief = replace(believed(ledger, given, BEYOND_BELIEF), shows=torch.where(torch.arange(10) == 6, 0.8, 1.0))
+    table = training_table(ledger, given, ["A", "B"], Names.numbered(10), 1, belief)
+    assert table["flagged"][6]
+    assert math.isnan(table["suggestion_confidence"][6])
+    assert "shows hardly anything" in table["reason"][6]
+    assert "the model says A" in table["reason"][9]
+
+
 def test_there_inputs_that_show_nothing_and_samples_without_a_guess_are_flagged_too_and_at_most_a_half():
     ledger, given = hardly_learned()
     ledger["guess"][5] = float("nan")

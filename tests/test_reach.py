@@ -9,15 +9,16 @@ import torch
 from torch import Tensor, nn
 
 import stepe
-from stepe import InputError
+from stepe import InputError, reach
 from stepe.data.samples import TensorSamples
 from stepe.engine.steps import exhaust
 from stepe.ledger import Ledger, Observation
 from stepe.methods.step_e import StepwiseElimination
+from stepe.methods.step_e_plus import StepEPlus
 from stepe.neighbours import vote
 from stepe.probe import judged
 from stepe.reach import CrossFitted, Folds, Watched, learned_by_heart
-from stepe.training import Row, Silent, Training
+from stepe.training import Row, Silent, Training, quicken
 
 CROSS = {"epochs": 4, "warmup": 1, "rho_max": 0.3, "batch_size": 16, "device": "cpu", "probe": "cross:3x2"}
 
@@ -164,45 +165,93 @@ def test_auto_sees_which_model_learns_by_heart():
 
 
 class Lookout:
-    """Says how many labels are contradicted, those trained on and others; a method whose warm-up is 8 epochs long."""
+    """Probers that contradict so many labels they train on, epoch by epoch, and 30% of the others; and a method."""
 
-    name, warmup_epochs = "cross:2x2", 8
+    name = "cross:2x2"
 
-    def __init__(self, n: int, *seen: tuple[float, float]):
+    def __init__(self, n: int, trained: dict[int, float], *, warmup: int = 8):
         self.task = SimpleNamespace(labels=torch.arange(n) % 2, n=n)
-        self.seen = iter(seen)
+        self.trained, self.warmup_epochs = trained, warmup
+        self.unseen: float | None = None
 
     def contradicted(self, epoch: int, method: Any) -> Any:
-        trained, unseen = next(self.seen)
-        return {"trained": trained, "unseen": unseen}
+        return self.trained[epoch]
         yield
 
 
-def settled(lookout: Lookout) -> list[str | None]:
-    """What is chosen by the end of every epoch."""
+def settled(lookout: Lookout, unseen: dict[int, float | None] | None = None) -> list[str | None]:
+    """What is chosen by the end of every epoch, with a probe in each; ``unseen``: what others than usual saw."""
     watched = Watched(SimpleNamespace(name="in-sample"), lookout)  # type: ignore[arg-type]
     chosen = []
-    for epoch in range(1, 10):
+    for epoch in range(10):
+        lookout.unseen = (unseen or {}).get(epoch, 0.3)
         exhaust(watched.settle(epoch, lookout))  # type: ignore[arg-type]
         chosen.append(watched.chosen)
     return chosen
 
 
 def test_a_model_that_surely_does_not_learn_by_heart_judges_for_itself_from_half_the_warm_up_on():
-    assert settled(Lookout(10_000, (0.30, 0.30))) == [None] * 3 + ["in-sample"] * 6
+    assert settled(Lookout(10_000, {4: 0.30})) == [None] * 4 + ["in-sample"] * 6
 
 
 def test_who_is_in_doubt_by_then_is_watched_to_the_end_of_the_warm_up():
-    assert settled(Lookout(10_000, (0.29, 0.30), (0.295, 0.30))) == [None] * 7 + ["in-sample"] * 2
-    assert settled(Lookout(10_000, (0.29, 0.30), (0.25, 0.30))) == [None] * 7 + ["cross:2x2"] * 2
+    assert settled(Lookout(10_000, {4: 0.29, 8: 0.295})) == [None] * 8 + ["in-sample"] * 2
+    assert settled(Lookout(10_000, {4: 0.29, 8: 0.25})) == [None] * 8 + ["cross:2x2"] * 2
 
 
 def test_few_samples_cannot_show_that_a_model_does_not_learn_by_heart():
-    assert settled(Lookout(400, (0.30, 0.30), (0.30, 0.30)))[-1] == "cross:2x2"
+    assert settled(Lookout(400, {4: 0.30, 8: 0.30}))[-1] == "cross:2x2"
 
 
 def test_nothing_is_chosen_before_anything_is_learned():
-    assert settled(Lookout(10_000, (0.49, 0.49), (0.49, 0.49), (0.30, 0.30))) == [None] * 8 + ["in-sample"]
+    assert settled(Lookout(10_000, {9: 0.30}), {4: 0.49, 8: 0.49}) == [None] * 9 + ["in-sample"]
+
+
+def test_what_a_probe_of_another_epoch_saw_settles_nothing():
+    assert settled(Lookout(10_000, {9: 0.30}), {4: None, 8: None}) == [None] * 9 + ["in-sample"]
+
+
+def test_without_a_warm_up_the_first_epoch_settles():
+    assert settled(Lookout(10_000, {1: 0.30}, warmup=0)) == [None] + ["in-sample"] * 9
+    assert settled(Lookout(10_000, {1: 0.10}, warmup=0)) == [None] + ["cross:2x2"] * 9
+
+
+@pytest.mark.parametrize("after", [2, 3, 4, 5])
+@pytest.mark.parametrize("probe_every", [1, 2])
+def test_a_model_that_comes_to_judge_itself_goes_on_as_if_it_had_not_been_interrupted(
+    probe_every, after, blobs, make_model, bits, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(reach, "BY_HEART", 10.0)
+    adapted: list[int] = []
+    adapt = StepEPlus.adapt
+
+    def noting(method: StepEPlus, epoch: int, ledger: Ledger) -> None:
+        adapted.append(epoch)
+        adapt(method, epoch, ledger)
+
+    monkeypatch.setattr(StepEPlus, "adapt", noting)
+    options: dict[str, Any] = {"method": "step-e-plus", "probe": "auto", "rho_max": "auto", "warmup": 4, "epochs": 12}
+    options |= {"probe_every": probe_every}
+    whole = fit(make_model(), blobs.x, blobs.given, **options)
+    assert whole.summary["probe"]["reach"] == "in-sample"
+    assert adapted == [row["epoch"] for row in whole.history if row["probed"]]
+    with pytest.raises(KeyboardInterrupt):
+        fit(make_model(), blobs.x, blobs.given, run=tmp_path / "run", observers=(Interrupt(after),), **options)
+    resumed = fit(make_model(), blobs.x, blobs.given, run=tmp_path / "run", resume=True, **options)
+    assert bits(whole.model) == bits(resumed.model)
+    assert torch.equal(whole.ledger["guess"], resumed.ledger["guess"])
+
+
+def test_a_run_that_is_watched_needs_no_warm_up(blobs, make_model):
+    result = fit(make_model(), blobs.x, blobs.given, probe="auto", warmup=0)
+    assert result.summary["probe"]["chosen"]
+
+
+def test_a_rate_that_is_a_tensor_stays_the_main_models():
+    rate = torch.tensor(0.01)
+    main, prober = (torch.optim.Adam([torch.zeros(1, requires_grad=True)], lr=rate) for _ in range(2))
+    quicken(prober, 0.5)
+    assert (float(main.param_groups[0]["lr"]), float(prober.param_groups[0]["lr"])) == pytest.approx((0.01, 0.02))
 
 
 def test_models_that_contradict_nothing_have_nothing_to_learn_by_heart():

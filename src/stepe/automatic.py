@@ -36,7 +36,7 @@ class Automatic:
     doubt: float | None = None
     """the largest such share since the warm-up: elimination makes models agree, rightly or not"""
     is_new: bool = False
-    """whether a probe came in since the last estimate"""
+    """whether a probe came in of which nothing was made yet"""
     settled: bool = False
     """whether a model that judges what it trains on knows by now what it can know of the noise"""
     best_loss: float = float("inf")
@@ -47,6 +47,8 @@ class Automatic:
 
     def note(self, seen: Observation) -> None:
         """What a probe says about itself."""
+        if (self.unsure is None) != (seen.unsure is None):  # losses of another judge are others
+            self.best_loss, self.stalled = float("inf"), 0
         self.is_new, self.unspoilt = True, seen.unspoilt
         self.unsure = None if seen.unsure is None else float(seen.unsure.double().mean())
 

@@ -134,11 +134,12 @@ def begin(
         weight: one number per sample, how much it counts in training; which samples are dropped goes by their losses
             alone.
         probe: who judges the samples. ``in-sample``: the model in training, as in the paper. ``cross:5``: models that
-            never trained on them, one per fold; ``cross:2x2``: on two independent splits. ``auto``: cross-fitted in
-            the warm-up, and in-sample afterwards if the model turns out not to learn its labels by heart.
+            never trained on them, one per fold; ``cross:2x2``: on two independent splits. ``auto``: cross-fitted,
+            until the model turns out in the warm-up not to learn its labels by heart, and in-sample from then on.
         test: held-out data in the same form, for the accuracy in the history. Never trained on.
         truth: which samples are noisy, in a benchmark. Only metrics see it.
-        optimizer: an optimizer, or a function of the parameters; by default SGD with Nesterov momentum 0.9.
+        optimizer: an optimizer, or a function of the parameters; by default SGD with Nesterov momentum 0.9. Models that
+            only judge train on fewer samples; under Adam and other optimizers with betas their steps are longer for it.
         learning_rate: for the default optimizer; 0.1 unless given.
         rate_shape: the learning rate as a function of the run's progress in [0, 1]; by default cosine decay.
         scheduler: instead of that, a torch scheduler or a function of the optimizer that makes one;

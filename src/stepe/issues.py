@@ -71,9 +71,10 @@ def flags(ledger: Ledger, labels: Tensor, belief: Belief | None = None) -> Tenso
     Where a running guess is kept: those dropped whose label is least likely to be right, as many as there are wrong
     ones by the ``belief``; where nobody can tell how many that are, in all or in a class that is hardly recognised,
     only those more likely wrong than right, and never all of such a class. Where next to nothing is dropped because the
-    estimate is beyond belief: class by class, those of all that confident learning would prune, and at most a half.
-    Else those dropped that the model contradicts, in the end and before: a hard sample that was dropped is soon
-    contradicted too, for nobody teaches it any more; a wrong label was contradicted all along.
+    estimate is beyond belief: class by class, those of all that confident learning would prune, unless their class is
+    never named, and inputs that show little; at most a half. Else those dropped that the model contradicts, in the end
+    and before: a hard sample that was dropped is soon contradicted too, for nobody teaches it any more; a wrong label
+    was contradicted all along.
     """
     if belief is not None:
         choose = _prunable if belief.noise.is_beyond_belief else _least_likely
@@ -97,7 +98,8 @@ def _least_likely(belief: Belief, ledger: Ledger, labels: Tensor) -> Tensor:
 def _prunable(belief: Belief, ledger: Ledger, labels: Tensor) -> Tensor:
     right, likely = belief.right, belief.likely.double().cpu().nan_to_num()
     suspects = torch.from_numpy(prunable(likely.numpy(), labels.cpu().numpy())).to(right.device)
-    suspects |= right.isnan()
+    never_named = (deniable_share(ledger["guess"], labels) == 0).to(right.device)[labels.to(right.device)]
+    suspects = suspects & ~never_named | right.isnan()
     right = right.nan_to_num(nan=0.0)
     if belief.shows is not None:
         suspects |= belief.shows.to(right.device) < DOUBTFUL
@@ -133,6 +135,8 @@ def training_table(
         confidence, prediction = torch.where(flagged[:, None], likely.scatter(1, given, 0.0), likely).max(1)
         if belief.shows is not None:
             blank = flagged & (belief.shows.to(flagged.device) < BLANK)
+            if belief.noise.is_beyond_belief:  # some are flagged for that alone, and agreed with
+                blank |= flagged & (likely.argmax(1) == given.squeeze(1)) & ~trust.isnan()
             confidence = confidence.masked_fill(blank, torch.nan)  # what a guess about nothing says is no suggestion
     seen = Observation(
         ledger["loss"],

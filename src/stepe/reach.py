@@ -28,7 +28,7 @@ from stepe.probe import among_classes, judged
 from stepe.randomness import Stream
 
 BY_HEART = 0.05
-"""who contradicts fewer of the labels it trains on than of unseen ones, by more than this part, learns them by heart"""
+"""who may contradict fewer of the labels it trains on than of unseen ones, by more than this part, learns by heart"""
 AUTO = "2x2"
 """two independent splits into halves: the price of two trainings, and where both probers agree, more to trust"""
 
@@ -87,7 +87,7 @@ class Reach(ABC):
         """Judge all training samples under the given labels."""
 
     def settle(self, epoch: int, method: Method) -> Steps[None]:
-        """Choose, when the warm-up is over, if there is a choice."""
+        """Choose, if there is a choice and enough is known."""
         return
         yield
 
@@ -138,7 +138,8 @@ class CrossFitted(Reach):
 
     def __init__(self, engines: Sequence[EagerEngine], folds: Folds, dealt: Tensor):
         self.engines, self.folds, self.dealt = engines, folds, dealt
-        self._unseen = float("nan")
+        self.unseen: float | None = None
+        """share of the labels that the last probe contradicted, until somebody has taken note of it"""
 
     @property
     def name(self) -> str:
@@ -180,13 +181,11 @@ class CrossFitted(Reach):
                 raise InputError("a cross-fitted probe needs logits of shape (batch, classes) from the model")
             total[index] += among_classes(seen.probability.cpu(), task.classes)
             predictions[split, index] = seen.prediction.cpu()
-        self._unseen = float((predictions != task.labels).double().mean())
+        self.unseen = float((predictions != task.labels).double().mean())
         return judged(total / self.folds.splits, task.labels, (predictions != predictions[0]).any(0))
 
-    def contradicted(self, epoch: int, method: Method) -> Steps[dict[str, float]]:
-        """Share of the labels that the probers predict differently: of those they train on, and, as the probe of this
-        epoch saw it, of the others.
-        """
+    def contradicted(self, epoch: int, method: Method) -> Steps[float]:
+        """Share of the labels that the probers predict differently, of those they train on."""
         wrong = total = 0
         for position, engine in enumerate(self.engines):
             split, fold = divmod(position, self.folds.folds)
@@ -196,7 +195,7 @@ class CrossFitted(Reach):
             assert seen.prediction is not None
             wrong += int((seen.prediction.cpu() != engine.task.labels[outside]).sum())
             total += len(outside)
-        return {"trained": wrong / total, "unseen": self._unseen}
+        return wrong / total
 
     def state_dict(self) -> dict[str, Any]:
         """The probers, with their optimizers."""
@@ -243,16 +242,18 @@ class Watched(Reach):
         If they surely do, they are let go halfway through the warm-up; when it is over, a choice is made. Few samples
         say little, and in doubt nobody judges for himself.
         """
-        warmup = method.warmup_epochs
-        if self.chosen is not None or (epoch < warmup and epoch != (warmup + 1) // 2):
+        unseen, self.cross.unseen = self.cross.unseen, None  # what a probe of another epoch saw is out of date
+        warmup = max(1, method.warmup_epochs)
+        if self.chosen is not None or unseen is None or (epoch < warmup and epoch != (warmup + 1) // 2):
             return
-        contradicted = yield from self.cross.contradicted(epoch, method)
-        if not has_learned(1 - contradicted["unseen"], method.task.labels):
+        if not has_learned(1 - unseen, method.task.labels):
             return  # too early to tell
-        by_heart = learned_by_heart(**contradicted, n=method.task.n) > BY_HEART * min(1.0, epoch / warmup) ** 0.5
+        trained = yield from self.cross.contradicted(epoch, method)
+        limit = BY_HEART * min(1.0, epoch / warmup) ** 0.5  # what is learned by heart grows with time
+        by_heart = learned_by_heart(trained, unseen, method.task.n) > limit
         if by_heart and epoch < warmup:
             return
-        self.contradicted = contradicted
+        self.contradicted = {"trained": trained, "unseen": unseen}
         self.chosen = self.cross.name if by_heart else self.in_sample.name
 
     def findings(self) -> dict[str, Any]:

@@ -377,12 +377,12 @@ def make_optimizer(
 def quicken(optimizer: Optimizer, share: float) -> None:
     """Have a model that trains on a share of the samples come as far as one that trains on all of them.
 
-    It takes fewer steps, and those of Adam and its like are as long as their rate, whatever the gradients: they become
-    longer. SGD's grow with the gradients, and a larger rate may be one at which a model diverges: they stay.
+    It takes fewer steps, and those of Adam and others with betas are as long as their rate, whatever the gradients:
+    they become longer. SGD's grow with the gradients, and a larger rate may be one at which a model diverges.
     """
     for group in optimizer.param_groups:
         if "betas" in group:
-            group["lr"] /= share
+            group["lr"] = group["lr"] / share  # not in place: a rate that is a tensor is everybody's
 
 
 def make_rate(

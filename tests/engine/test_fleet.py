@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import stepe
+from stepe import InputError
 from stepe.engine import fleet
 from stepe.engine.fleet import run_together
 from stepe.engine.steps import Awaitable, Steps
@@ -197,6 +198,11 @@ def test_of_many_runs_so_many_as_asked_for_take_turns_and_the_next_begins_when_o
     jobs = [job(work(log, name, steps=steps)) for name, steps in (("a", 1), ("b", 3), ("c", 2))]
     assert run_together(jobs, at_once=2) == ["a", "b", "c"]
     assert log == ["a0", "b0", "b1", "b2", "c0", "c1"]
+
+
+def test_a_fleet_of_nobody_at_a_time_is_refused():
+    with pytest.raises(InputError, match="at_once is 0; at least one run"):
+        run_together([job(work([], "a"))], at_once=0)
 
 
 def test_a_run_that_awaits_something_is_passed_over_until_it_happened():

@@ -24,6 +24,8 @@ PATIENCE = 1e-4
 
 def run_together(jobs: Sequence[Job], at_once: int | None = None) -> list[Result]:
     """Carry out several jobs in turns, all or so many ``at_once``; the results are in their order."""
+    if at_once is not None and at_once < 1:
+        raise InputError(f"at_once is {at_once}; at least one run has to be carried out at a time")
     if not jobs:
         return []
     if Ranks.current().world > 1:

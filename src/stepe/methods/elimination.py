@@ -144,8 +144,8 @@ class Elimination(Method):
         ledger.record_probe(seen, memory=self.smoothing, trust_memory=memory)
         self.automatic.note(seen)
         if "shows" in ledger.columns and seen.unsure is not None:
-            # Not by who trains on it: what a model has learned by heart, it is sure of. So a run whose model judges
-            # for itself after the warm-up goes by what was seen until then.
+            # Not by who trains on it: what a model has learned by heart, it is sure of. So a run whose model comes to
+            # judge for itself goes by what was seen until then.
             ledger.remember("shows", telling(ledger["guess"], self.task.labels), memory)
 
     def adapt(self, epoch: int, ledger: Ledger) -> None:
@@ -255,8 +255,9 @@ class Elimination(Method):
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """All samples in the warm-up, then those with the lowest scores."""
-        if self.wants_probe(epoch):
+        if self.automatic.is_new:
             self.adapt(epoch, ledger)
+            self.automatic.is_new = False
         if epoch < self.warmup_epochs:
             return super().plan(epoch, ledger)
         drop_fraction = self.drop_fraction(epoch)

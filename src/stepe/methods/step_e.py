@@ -34,7 +34,8 @@ class StepwiseElimination(Elimination):
     sticky: bool = False
     """what was dropped stays dropped, as the paper's section 2.3 words it"""
     probe_every: int = 1
-    """epochs from one probe to the next: scores get older, and epochs cheaper"""
+    """epochs from one probe to the next: scores get older, and epochs cheaper; Step-E+ takes no fewer than 3 where a
+    model was watched (``probe="auto"``) and may judge for itself"""
 
     def start(self, task: Task, ledger: Ledger) -> None:
         """Resolve the options."""
