@@ -222,6 +222,9 @@ def test_other_methods_stand_beside_this_one(digits_run: Run, digits_page: Page)
     assert cells["plain"]["F1 dropped"] == "–"
     assert cells["plain"]["AUROC"].endswith("%")
     assert cells["oracle"]["AUROC"] == "–"
+    plain = next(run.summary["seconds"] for run in digits_run.others if run.method == "plain")
+    assert cells["plain"]["Time, plain = 1"] == "1.00"
+    assert cells["step-e-plus"]["Time, plain = 1"] == f"{digits_run.summary['seconds'] / plain:.2f}"
     assert "plain training on the clean labels" in digits_page.text
 
 

@@ -225,6 +225,7 @@ def comparison(runs: "list[Run]") -> Table:
     columns += [
         ("Flagged", lambda run: f"{run.summary['flagged']:,}" if run.summary["dropped"] else DASH),
         ("Seconds", lambda run: f"{run.summary['seconds']:,.1f}"),
+        ("Time, plain = 1", lambda run: _relative_time(run, runs)),
     ]
     rows = [[run.method, *(cell(run) for _, cell in columns)] for run in runs]
     empty = {i for i in range(1, len(columns) + 1) if all(row[i] == DASH for row in rows)}
@@ -234,6 +235,12 @@ def comparison(runs: "list[Run]") -> Table:
         rows=[[cell for i, cell in enumerate(row) if i not in empty] for row in rows],
         notes=[describe_method(run.method) for run in runs],
     )
+
+
+def _relative_time(run: "Run", runs: "list[Run]") -> str:
+    """Against plain training of the same network for as many epochs, where that was part of it."""
+    plain = next((each.summary["seconds"] for each in runs if each.method == "plain"), 0)
+    return f"{run.summary['seconds'] / plain:.2f}" if plain else DASH
 
 
 def charts(run: "Run", others: "list[Run]") -> Iterator[Chart]:
