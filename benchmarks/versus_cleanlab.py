@@ -21,6 +21,7 @@ from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
 from stepe.data.source import Source
+from stepe.environment import commit
 from stepe.issues import flags
 from stepe.metrics import auroc, detection
 from stepe.recipes.clean import Preset
@@ -77,7 +78,7 @@ def measure(key: Key, epochs: int | None = None) -> Row:
     preset = case.preset if epochs is None else replace(case.preset, epochs=epochs)
     source = case.plant(noise, seed)
     assert source.truth is not None
-    row: Row = {"data": name, "model": model, "noise": noise, "seed": seed, "epochs": preset.epochs}
+    row: Row = {"data": name, "model": model, "noise": noise, "seed": seed, "epochs": preset.epochs, "commit": commit()}
     for contender, find in CONTENDERS.items():
         started = time.perf_counter()
         suspicion, flagged, more = find(case, source, preset, seed)
