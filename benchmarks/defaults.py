@@ -16,6 +16,7 @@ import torch
 from planted import SOURCES, Key, Row, grid_keys, grid_options, load, measure_grid
 
 from stepe import Truth
+from stepe.environment import commit
 
 NOISES = ("none", "symmetric:0.2", "symmetric:0.4", "asymmetric:0.2", "asymmetric:0.4", "instance:0.4")
 SETTINGS = [*((data, "own") for data in SOURCES), ("digits", "batchnorm")]
@@ -30,7 +31,7 @@ def measure(key: Key, plus: dict[str, Any]) -> Row:
     source = case.plant(noise, seed)
     assert source.truth is not None
     held_out, rest = case.held_out(seed)
-    row: Row = {"data": name, "model": model, "noise": noise, "seed": seed}
+    row: Row = {"data": name, "model": model, "noise": noise, "seed": seed, "commit": commit()}
     for method, options in (("step-e", {}), ("step-e-plus", plus)):
         summary = case.clean(
             source.x[rest],
