@@ -76,18 +76,24 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "strong augmentation of 0.3": {"augment": Strong(share=0.3)},
     "batches of 256, rate 0.2": {"batch_size": 256, "learning_rate": 0.2},
 }
-LATE = 0.92
-BACKBONE_SCREENED: dict[str, dict[str, Any]] = {
-    "the preset": {"ramp": 0.8, "cutmix": 0.5},
-    "ramp done at 0.92": {"ramp": LATE},
-    "ramp done at 0.92, windows": {"ramp": LATE, "cutmix": 0.5},
-    "ramp done at 0.92, no blends": {"ramp": LATE, "mixup": 0},
-    "ramp done at 0.92, averaged over two epochs": {"ramp": LATE, "average": 2.0},
-}
-BACKBONE_TRAININGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "ramp done at 0.92, weight decay 0.001": ({"ramp": LATE}, {"weight_decay": 1e-3}),
-    "ramp done at 0.92, windows, weight decay 0.001": ({"ramp": LATE, "cutmix": 0.5}, {"weight_decay": 1e-3}),
-    "ramp done at 0.92, batches of 64, rate 0.05": ({"ramp": LATE}, {"batch_size": 64, "learning_rate": 0.05}),
+LATE = {"ramp": 0.92}
+USUAL = PRESETS[PRESET]
+SMALL: dict[str, Any] = {"batch_size": 64, "learning_rate": 0.05}
+BACKBONE_SCREENED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "the preset": (USUAL, {}),
+    "ramp done at 0.92": (LATE, {}),
+    "ramp done at 0.92, windows": (LATE | {"cutmix": 0.5}, {}),
+    "ramp done at 0.92, no blends": (LATE | {"mixup": 0}, {}),
+    "ramp done at 0.92, averaged over two epochs": (LATE | {"average": 2.0}, {}),
+    "ramp done at 0.92, weight decay 0.001": (LATE, {"weight_decay": 1e-3}),
+    "ramp done at 0.92, windows, weight decay 0.001": (LATE | {"cutmix": 0.5}, {"weight_decay": 1e-3}),
+    "ramp done at 0.92, batches of 64, rate 0.05": (LATE, SMALL),
+    "memory 0.7": (USUAL | {"guess_memory": 0.7}, {}),
+    "batches of 64, rate 0.05": (USUAL, SMALL),
+    "batches of 64, rate 0.05, memory 0.7": (USUAL | {"guess_memory": 0.7}, SMALL),
+    "batches of 64, rate 0.05, memory 0.7, fewer windows": (USUAL | {"guess_memory": 0.7, "cutmix": 0.25}, SMALL),
+    "rate 0.05": (USUAL, {"learning_rate": 0.05}),
+    "100 neighbours": (USUAL | {"neighbours": 100}, {}),
 }
 FOUND_OUT = f"{PRESET}, rate found out"
 HUMAN = (("cifar100n", "noisy"), ("cifar10n", "worst"), ("cifar10n", "aggre"), ("cifar10n", "rand1"))
@@ -143,16 +149,13 @@ def found_out() -> list[Cell]:
 
 def backbone_screened() -> list[Cell]:
     """Settings for the paper's network and number of epochs; no look at the test set."""
-
-    def held_out(name: str, options: dict[str, Any], training: dict[str, Any] | None = None) -> Cell:
-        settings = HOLD_OUT | {"variant": name, "stem": "imagenet", "epochs": PAPER_EPOCHS}
-        return plus(
-            "backbone-screen", "cifar100n", "noisy", preset=None, options=options, training=training or {}, **settings
-        )
-
+    settings = HOLD_OUT | {"preset": None, "stem": "imagenet", "epochs": PAPER_EPOCHS}
     return [
-        *(held_out(name, options) for name, options in BACKBONE_SCREENED.items()),
-        *(held_out(name, *both) for name, both in BACKBONE_TRAININGS.items()),
+        plus(
+            "backbone-screen", "cifar100n", "noisy", seed, variant=name, options=options, training=training, **settings
+        )
+        for seed in SEEDS
+        for name, (options, training) in BACKBONE_SCREENED.items()
     ]
 
 

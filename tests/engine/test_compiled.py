@@ -1,4 +1,4 @@
-"""Only full batches are compiled, and what is trained is what the resident engine trains."""
+"""Only full batches are compiled, of training and of probes, and the run is the resident engine's."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ import stepe
 from stepe.data.augment import CropFlip
 from stepe.plan import batch_sizes
 
-N, BATCH = 70, 16
+N, BATCH, PROBE_BATCH = 70, 16, 32
 
 
 @pytest.fixture
@@ -32,12 +32,12 @@ def compiled(monkeypatch) -> dict[str, list[int]]:
     return sizes
 
 
-def train(engine: str) -> stepe.Result:
+def train(engine: str, **options: Any) -> stepe.Result:
     draw = torch.Generator().manual_seed(0)
     images = torch.rand(N, 3, 8, 8, generator=draw)
     torch.manual_seed(1)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 3))
-    options: dict[str, Any] = {"epochs": 3, "batch_size": BATCH, "rho_max": 0.3, "warmup": 1}
+    options |= {"epochs": 3, "batch_size": BATCH, "probe_batch_size": PROBE_BATCH, "rho_max": 0.3, "warmup": 1}
     return stepe.fit(model, images, torch.arange(N) % 3, engine=engine, augment=CropFlip(1), device="cpu", **options)
 
 
@@ -45,7 +45,16 @@ def test_only_full_batches_are_compiled(compiled):
     result = train("compiled")
     full = sum(batch_sizes(row["kept"], BATCH).count(BATCH) for row in result.history)
     assert full > 0
-    assert compiled == {"_gather": [BATCH] * full, "forward": [BATCH] * full}
+    assert compiled.pop("_gather") == compiled.pop("forward") == [BATCH] * full
+    probed = len(compiled["judged"]) // (N // PROBE_BATCH)
+    assert probed > 0
+    assert compiled == {"judged": [PROBE_BATCH] * (N // PROBE_BATCH) * probed}
+
+
+def test_what_a_model_thinks_is_read_from_the_model_as_it_was_written(compiled):
+    """A compiled function does not look for hooks that were set after it was compiled."""
+    train("compiled", method="step-e-plus", score="guess", neighbours=3)
+    assert "judged" not in compiled
 
 
 @pytest.mark.usefixtures("compiled")

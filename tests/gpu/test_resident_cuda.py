@@ -286,6 +286,15 @@ def test_a_compiled_step_from_equal_state_is_the_eager_engines(pictures):
     torch.testing.assert_close(after["compiled"], after["eager"], rtol=1e-3, atol=1e-5)
 
 
+def test_a_compiled_probe_is_the_eager_engines(pictures):
+    seen = {}
+    for kind in ("eager", "compiled"):
+        engine = make_engine(kind, network(), pictures)
+        seen[kind] = engine.probe(0, "augmented", probabilities=True)
+    torch.testing.assert_close(seen["compiled"].loss, seen["eager"].loss, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(seen["compiled"].probability, seen["eager"].probability, rtol=1e-4, atol=1e-5)
+
+
 def test_a_compiled_fleet_learns(pictures):
     options: dict[str, Any] = {"epochs": 12, "amp": "bf16", "test": (pictures.x, pictures.clean)}
     jobs = [prepare(network(seed), pictures, engine="compiled", seed=seed, **options) for seed in range(3)]

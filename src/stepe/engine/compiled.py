@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from stepe.data.samples import Samples
 from stepe.engine.resident import ResidentEngine
@@ -11,7 +11,7 @@ from stepe.methods.base import Task
 
 
 class CompiledEngine(ResidentEngine):
-    """Compiles what full batches go through; tails and probes, whose sizes vary, run as they are."""
+    """Compiles what full batches go through, in training and in probes; tails, whose sizes vary, run as they are."""
 
     def __init__(self, model: nn.Module, samples: Samples, task: Task, **options: Any):
         super().__init__(model, samples, task, **options)
@@ -19,3 +19,8 @@ class CompiledEngine(ResidentEngine):
         kernels: dict[str, Any] = {"combo_kernels": True} if self.device.type == "cuda" else {}
         self._full_gather = torch.compile(self._gather, dynamic=False, options=kernels)
         self._full_forward = torch.compile(self.forward, dynamic=False, options=kernels)
+        self._full_judged = torch.compile(super().judged, dynamic=False, options=kernels)
+
+    def judged(self, x: Any) -> Tensor:
+        """Outputs of the model that is probed and tested."""
+        return self._full_judged(x) if len(x) == self.probe_batch_size else super().judged(x)

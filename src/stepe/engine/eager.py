@@ -80,6 +80,10 @@ class EagerEngine:
         check_outputs(outputs)
         return outputs.float() if outputs.dtype in AMP_TYPES.values() else outputs
 
+    def judged(self, x: Any) -> Tensor:
+        """Outputs of the model that is probed and tested."""
+        return self.forward(x, self.judge_model)
+
     def probe(
         self,
         epoch: int,
@@ -127,7 +131,8 @@ class EagerEngine:
 
         def judge(batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor | None, Tensor | None]:
             x, y = batch
-            outputs = self.forward(x, self.judge_model)
+            # What is hooked into has to run as it was written.
+            outputs = self.forward(x, self.judge_model) if features else self.judged(x)
             return self.task.criterion(outputs, y), outputs if self.task.can_read(outputs) else None, y
 
         seen = probe(
