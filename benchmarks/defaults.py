@@ -96,7 +96,8 @@ def main() -> None:
         "--options", type=json.loads, default={}, help="of Step-E+, as JSON, to try out in another --out"
     )
     arguments = parser.parse_args()
-    keys = grid_keys(arguments, [(*setting, noise) for setting in SETTINGS for noise in NOISES])
+    settings = [(*setting, noise) for setting in SETTINGS for noise in NOISES]
+    keys = grid_keys(arguments, settings, seeds_of=lambda data: arguments.seeds)
     print(table(measure_grid(arguments, keys, partial(measure, plus=arguments.options), key_of)))
 
 

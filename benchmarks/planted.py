@@ -137,7 +137,7 @@ def load(data: str, model: str = "own") -> Case:
 def grid_options(description: str | None, out: Path) -> argparse.ArgumentParser:
     """What the grids have in common on the command line."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10, help="text and table have 5 at most")
+    parser.add_argument("--seeds", type=int, default=10, help="where the grid has so many")
     parser.add_argument("--first-seed", type=int, default=0, help="settings are chosen on other seeds than measured")
     parser.add_argument("--only", nargs="*", default=[], help="rows whose data, model or noise begin like this")
     parser.add_argument("--processes", type=int, default=2)
@@ -145,7 +145,9 @@ def grid_options(description: str | None, out: Path) -> argparse.ArgumentParser:
     return parser
 
 
-def grid_keys(arguments: argparse.Namespace, settings: list[Key]) -> list[Key]:
+def grid_keys(
+    arguments: argparse.Namespace, settings: list[Key], seeds_of: Callable[[str], int] = seeds_of
+) -> list[Key]:
     """Settings with their seeds, seed by seed, so that an unfinished grid says something about everything."""
     keys = [
         (*setting, arguments.first_seed + seed)
