@@ -6,6 +6,8 @@
     python benchmarks/step_e_plus.py found    --data-dir DATA    # the same, the noise rate not known
     python benchmarks/step_e_plus.py backbone-screen --data-dir DATA    # settings for the paper's network, held out
     python benchmarks/step_e_plus.py backbone --data-dir DATA    # with the paper's network and epochs
+    python benchmarks/step_e_plus.py peers    --data-dir DATA    # what others propose, with that network and those epochs
+    python benchmarks/step_e_plus.py clean    --data-dir DATA    # the preset where no label is wrong
     python benchmarks/step_e_plus.py aggre    --data-dir DATA    # CIFAR-10N, aggregated labels
     python benchmarks/step_e_plus.py check    --data-dir DATA    # other labels, and synthetic noise
     python benchmarks/step_e_plus.py long     --data-dir DATA    # 300 epochs, as the peers train
@@ -93,8 +95,24 @@ BACKBONE_SCREENED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "batches of 64, rate 0.05, memory 0.7": (USUAL | {"guess_memory": 0.7}, SMALL),
     "batches of 64, rate 0.05, memory 0.7, fewer windows": (USUAL | {"guess_memory": 0.7, "cutmix": 0.25}, SMALL),
     "rate 0.05": (USUAL, {"learning_rate": 0.05}),
+    "ramp done at 0.92, batches of 64, rate 0.05, memory 0.7": (LATE | {"guess_memory": 0.7}, SMALL),
+    "batches of 64, rate 0.1": (USUAL, {"batch_size": 64}),
+    "no blends in the last tenth": (USUAL | {"blend_until": 0.9}, {}),
+    "refined by 0.8": (USUAL | {"refine": 0.8}, {}),
+    "0.05 fewer dropped": (USUAL | {"rho_max": 0.35}, {}),
+    "mixup 0.5, no windows": ({"ramp": 0.8, "mixup": 0.5}, {}),
     "100 neighbours": (USUAL | {"neighbours": 100}, {}),
 }
+PEERS: dict[str, dict[str, Any]] = {
+    "label-smoothing": {},
+    "gce": {},
+    "sce": {"alpha": 6.0, "beta": 0.1},
+    "mixup": {},
+    "elr": {"strength": 7.0, "memory": 0.9},
+    "co-teaching": {},
+    "margins": {},
+}
+"""with their papers' settings for 100 classes"""
 FOUND_OUT = f"{PRESET}, rate found out"
 HUMAN = (("cifar100n", "noisy"), ("cifar10n", "worst"), ("cifar10n", "aggre"), ("cifar10n", "rand1"))
 SYNTHETIC = {
@@ -164,6 +182,20 @@ def backbone() -> list[Cell]:
     return [plus("backbone", "cifar100n", "noisy", seed, stem="imagenet", epochs=PAPER_EPOCHS) for seed in SEEDS]
 
 
+def peers() -> list[Cell]:
+    """What others propose, with the paper's network and number of epochs, which are not theirs."""
+    return [
+        Cell("peers", "cifar100n", "noisy", method, seed, options=options)
+        for seed in (TIMED_SEED, *SEEDS[:-1])
+        for method, options in PEERS.items()
+    ]
+
+
+def clean() -> list[Cell]:
+    """The preset where no label is wrong: what it would reach if it corrected all of them."""
+    return [plus("clean", "cifar100", "symmetric:0", stem="imagenet", epochs=PAPER_EPOCHS)]
+
+
 def aggregated() -> list[Cell]:
     """CIFAR-10N with its mildest labels."""
     return [plus("cifar10n", "cifar10n", "aggre", seed) for seed in SEEDS]
@@ -190,6 +222,8 @@ PHASES = {
     "found": found_out,
     "backbone-screen": backbone_screened,
     "backbone": backbone,
+    "peers": peers,
+    "clean": clean,
     "aggre": aggregated,
     "check": checked,
     "long": long,
