@@ -6,7 +6,7 @@
     python benchmarks/step_e_plus.py found    --data-dir DATA    # the same, the noise rate not known
     python benchmarks/step_e_plus.py backbone-screen --data-dir DATA    # settings for the paper's network, held out
     python benchmarks/step_e_plus.py backbone --data-dir DATA    # with the paper's network and epochs
-    python benchmarks/step_e_plus.py peers    --data-dir DATA    # what others propose, with that network and those epochs
+    python benchmarks/step_e_plus.py peers    --data-dir DATA    # what others propose, with those
     python benchmarks/step_e_plus.py clean    --data-dir DATA    # the preset where no label is wrong
     python benchmarks/step_e_plus.py aggre    --data-dir DATA    # CIFAR-10N, aggregated labels
     python benchmarks/step_e_plus.py check    --data-dir DATA    # other labels, and synthetic noise
@@ -97,7 +97,6 @@ BACKBONE_SCREENED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "rate 0.05": (USUAL, {"learning_rate": 0.05}),
     "ramp done at 0.92, batches of 64, rate 0.05, memory 0.7": (LATE | {"guess_memory": 0.7}, SMALL),
     "batches of 64, rate 0.1": (USUAL, {"batch_size": 64}),
-    "no blends in the last tenth": (USUAL | {"blend_until": 0.9}, {}),
     "refined by 0.8": (USUAL | {"refine": 0.8}, {}),
     "0.05 fewer dropped": (USUAL | {"rho_max": 0.35}, {}),
     "mixup 0.5, no windows": ({"ramp": 0.8, "mixup": 0.5}, {}),

@@ -36,16 +36,6 @@ def test_a_sample_has_the_larger_share_of_its_blend_where_that_is_asked_for():
     torch.testing.assert_close(shares[1], torch.maximum(shares[0], 1 - shares[0]))
 
 
-def test_inputs_are_whole_again_after_the_share_of_the_run_that_is_blended():
-    task = Task(torch.zeros(100, dtype=torch.int64), 2, epochs=10, seed=4, criterion=cross_entropy(2))
-    blends = Blends(task, 0.5, cut=0.5, until=0.9)
-    blends.draw(8)
-    assert blends.window is not None
-    assert blends.share.min() < 1 and blends.window.any()
-    blends.draw(9)
-    assert blends.share.eq(1).all() and not blends.window.any()
-
-
 def test_a_window_shows_the_picture_before():
     pictures = torch.arange(3.0).reshape(3, 1, 1, 1).expand(3, 2, 4, 4)
     window = torch.tensor([[0.5, 0.5, 0.5], [0.5, 0.0, 1.0], [0.0, 0.5, 0.5]])

@@ -27,20 +27,14 @@ class Blends:
     pictures, a share ``cut`` is not blended: they get a window through which the other one is seen.
     """
 
-    def __init__(self, task: Task, alpha: float, *, cut: float = 0.0, at_least_half: bool = False, until: float = 1.0):
+    def __init__(self, task: Task, alpha: float, *, cut: float = 0.0, at_least_half: bool = False):
         self._task, self._alpha, self._cut, self._at_least_half = task, alpha, cut, at_least_half
-        self._until = round(until * task.epochs)
         self.share = torch.ones(task.n, device=task.device)
         self.window = torch.zeros(task.n, 3, device=task.device) if cut else None
         """side (0: none), row and column of the centre, as shares of height and width"""
 
     def draw(self, epoch: int) -> None:
         """Draw the shares of an epoch from Beta(alpha, alpha); those of windows are uniform."""
-        if epoch >= self._until:
-            self.share.fill_(1)
-            if self.window is not None:
-                self.window.zero_()
-            return
         # The paper's formula has a share per pair; its code draws one for a whole batch.
         generator = np.random.default_rng(Stream.named(self._task.seed, "mixup", epoch).seed)
         share = generator.beta(self._alpha, self._alpha, self._task.n)

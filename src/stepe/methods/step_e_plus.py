@@ -64,8 +64,6 @@ class StepEPlus(StepwiseElimination):
     """train on blends of two samples, shares drawn from Beta(mixup, mixup), the larger for the first; 0: off"""
     cutmix: float = 0.0
     """of pictures: the share of those that have a window on another one instead of being blended with it"""
-    blend_until: float = 1.0
-    """share of the run after which inputs are whole"""
 
     def start(self, task: Task, ledger: Ledger) -> None:
         """Resolve the options."""
@@ -84,18 +82,13 @@ class StepEPlus(StepwiseElimination):
         if self.neighbours:
             self._check_neighbours()
             ledger.add_column("vote", torch.float32, float("nan"), device=task.device)
-        self._blends = (
-            Blends(task, self.mixup, cut=self.cutmix, at_least_half=True, until=self.blend_until)
-            if self.mixup
-            else None
-        )
+        self._blends = Blends(task, self.mixup, cut=self.cutmix, at_least_half=True) if self.mixup else None
 
     def _check_options(self) -> None:
         for name, number in (("average", self.averaging), ("mixup", self.mixup)):
             if not number >= 0:
                 raise InputError(f"{name} is {number!r}; it must be 0 (off) or positive")
-        shares = ("refine", self.refined), ("guess_memory", self.remembers), ("cutmix", self.cutmix)
-        for name, number in (*shares, ("blend_until", self.blend_until)):
+        for name, number in (("refine", self.refined), ("guess_memory", self.remembers), ("cutmix", self.cutmix)):
             if not 0 <= number <= 1:
                 raise InputError(f"{name} is {number!r}; it must be a share in [0, 1]")
         if not isinstance(self.neighbours, int) or self.neighbours < 0:
