@@ -71,6 +71,8 @@ def test_the_commit_of_the_source_tree_is_recorded(tmp_path, monkeypatch):
     package = tmp_path / "src" / "stepe"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "digits.json").write_text("{}")
     monkeypatch.setattr(stepe, "__file__", str(package / "__init__.py"))
     assert commit() is None
     git("init", "-q")
@@ -78,6 +80,8 @@ def test_the_commit_of_the_source_tree_is_recorded(tmp_path, monkeypatch):
     git("commit", "-q", "-m", "first")
     git("tag", "v9")
     head = git("rev-parse", "HEAD")
+    assert commit() == head[:12]
+    (tmp_path / "results" / "digits.json").write_text("[]")
     assert commit() == head[:12]
     (package / "__init__.py").write_text("changed")
     assert commit() == f"{head[:12]}-dirty"

@@ -102,6 +102,8 @@ def test_where_nobody_can_tell_how_many_are_wrong_only_labels_more_likely_wrong_
     assert noise.is_vague
     given = torch.tensor([0, 0, 0, 1])
     assert flags(ledger, given, believed(ledger, given, noise)).tolist() == [True, False, False, False]
+    founded = replace(noise, unrelated=0.4)
+    assert flags(ledger, given, believed(ledger, given, founded)).tolist() == [True, False, True, False]
 
 
 BEYOND_BELIEF = Estimate(0.7, 0.0, 0.9)

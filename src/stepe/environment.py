@@ -50,22 +50,25 @@ def command_line() -> str:
 
 
 def commit() -> str | None:
-    """The source tree's commit; ``STEPE_COMMIT`` where there is no repository; ``None`` for an installed package."""
+    """The source tree's commit, dirty where anything but results is changed; ``STEPE_COMMIT`` where there is no
+    repository; ``None`` for an installed package.
+    """
     if given := os.environ.get("STEPE_COMMIT"):
         return given
     root = Path(stepe.__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
     try:
-        asked = subprocess.run(
-            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        head = _git(root, "rev-parse", "--short=12", "HEAD")
+        # Whoever measures writes results.
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results")
     except (OSError, subprocess.SubprocessError):
         return None
+    return f"{head}-dirty" if changed else head
+
+
+def _git(root: Path, *words: str) -> str:
+    asked = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10, check=True)
     return asked.stdout.strip()
 
 

@@ -84,9 +84,18 @@ class Estimate:
         return self == UNKNOWN
 
     @property
+    def is_founded(self) -> bool:
+        """Whether most of it is sure, or was seen to be unrelated."""
+        return max(self.low, self.unrelated) > self.rate / 2
+
+    @property
     def is_vague(self) -> bool:
-        """Whether the range is too wide for the rate to mean anything."""
-        return self.high - self.low > VAGUE
+        """Whether the range is too wide for the rate to mean anything, unless there is something else to it.
+
+        >>> Estimate(0.4, 0.0, 0.6).is_vague, Estimate(0.4, 0.0, 0.6, unrelated=0.3).is_vague
+        (True, False)
+        """
+        return self.high - self.low > VAGUE and not self.is_founded
 
     @property
     def is_beyond_belief(self) -> bool:
@@ -95,7 +104,7 @@ class Estimate:
 
     @property
     def cap(self) -> float:
-        """The most that may be dropped for it: more than half only where most of it is sure, or seen to be unrelated.
+        """The most that may be dropped for it: more than half only where it is founded.
 
         >>> Estimate(0.6, 0.4, 0.7).cap, Estimate(0.6, 0.1, 0.7).cap, Estimate(0.7, 0.1, 0.9).cap
         (0.8, 0.5, 0.1)
@@ -104,7 +113,7 @@ class Estimate:
         """
         if self.is_beyond_belief:
             return self.low
-        return CAP_OF_ESTIMATE if max(self.low, self.unrelated) > self.rate / 2 else CAP
+        return CAP_OF_ESTIMATE if self.is_founded else CAP
 
     @property
     def drop_max(self) -> float:
