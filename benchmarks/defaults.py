@@ -97,7 +97,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     settings = [(*setting, noise) for setting in SETTINGS for noise in NOISES]
-    keys = grid_keys(arguments, settings, seeds_of=lambda data: arguments.seeds)
+    keys = grid_keys(arguments, settings, most_seeds=lambda data: arguments.seeds)
     print(table(measure_grid(arguments, keys, partial(measure, plus=arguments.options), key_of)))
 
 

@@ -146,14 +146,14 @@ def grid_options(description: str | None, out: Path) -> argparse.ArgumentParser:
 
 
 def grid_keys(
-    arguments: argparse.Namespace, settings: list[Key], seeds_of: Callable[[str], int] = seeds_of
+    arguments: argparse.Namespace, settings: list[Key], most_seeds: Callable[[str], int] = seeds_of
 ) -> list[Key]:
     """Settings with their seeds, seed by seed, so that an unfinished grid says something about everything."""
     keys = [
         (*setting, arguments.first_seed + seed)
         for seed in range(arguments.seeds)
         for setting in settings
-        if seed < seeds_of(setting[0])
+        if seed < most_seeds(setting[0])
     ]
     chosen = [key for key in keys if all(any(part.startswith(word) for part in key[:-1]) for word in arguments.only)]
     if any(key[0] in ("text", "table") for key in chosen) and not packages_path().exists():
