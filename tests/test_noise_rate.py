@@ -102,8 +102,11 @@ def random_guesses(true: Tensor, classes: int, sharpness: float, seed: int = 1) 
 def test_labels_that_fell_anywhere_are_counted_whatever_the_models_think_of_each_other(rate, sharpness):
     true, given = planted(4000, 10, rate)
     guess = random_guesses(true, 10, sharpness)
-    assert unrelated_share(guess, given) == pytest.approx(rate, abs=0.04)
-    assert estimate_rate(guess, given, unsure=0.5).rate == pytest.approx(rate, abs=0.04)
+    unrelated = unrelated_share(guess, given)
+    assert unrelated == pytest.approx(rate, abs=0.04)
+    found = estimate_rate(guess, given, unsure=0.5)
+    assert found.rate == pytest.approx(rate, abs=0.04)
+    assert found.low == pytest.approx(unrelated / 2)  # the doubt alone would leave nothing
 
 
 def test_models_that_know_little_say_nothing_about_unrelated_labels():

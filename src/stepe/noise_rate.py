@@ -23,7 +23,9 @@ LEARNED = 0.05
 FAMILIAR = 0.2
 """a class of which less than this part is recognised may as well be hard as mislabelled"""
 HOPELESS = 0.4
-"""where so many samples are in doubt, nothing can be said for sure"""
+"""where so many samples are in doubt, nothing is sure but that some labels are unrelated to their inputs"""
+SURELY = 0.5
+"""of those: the rest allows for models of texts, which took some of their own mistakes for such labels"""
 VAGUE = 0.5
 """a wider range says nothing"""
 BELIEVED = 0.63
@@ -189,9 +191,9 @@ def estimate_rate(
     it typically is among the samples that carry its name. A model's own mistakes pass for noise, and nothing in the
     labels tells the two apart; the share of samples on which independent models differ (``unsure``, where there are
     several) does, in part, and is taken off. Labels unrelated to their inputs (:func:`unrelated_share`) count in any
-    case. The range is as wide as the ``doubt``: the largest such share seen, or else the mean probability of all but
-    the most likely class. Guesses that are no better than naming one class for all say nothing: a rate of 0, and a
-    range of everything.
+    case, and half of them is the least that is wrong. Else the range is as wide as the ``doubt``: the largest such
+    share seen, or else the mean probability of all but the most likely class. Guesses that are no better than naming
+    one class for all say nothing: a rate of 0, and a range of everything.
 
     A model that trains on the very labels, half replaced by its guess, is ``leaning`` to them: the joint, which leaves
     out who is unsure, misses much of what is wrong then. What it still calls otherwise counts, all of it: with its own
@@ -216,8 +218,8 @@ def estimate_rate(
     if doubt is None:
         doubt = float(1 - guess.amax(1).mean()) if unsure is None else unsure
     spread = 1.645 * (max(rate * (1 - rate), 1 / len(labels)) / len(labels)) ** 0.5
-    low = rate * max(0.0, 1 - doubt / HOPELESS) - spread
-    return Estimate(rate, max(0.0, low), min(1.0, max(rate, contradicted) + doubt / 4 + spread), unrelated)
+    low = max(SURELY * unrelated, rate * max(0.0, 1 - doubt / HOPELESS) - spread)
+    return Estimate(rate, low, min(1.0, max(rate, contradicted) + doubt / 4 + spread), unrelated)
 
 
 def unrelated_share(guess: Tensor, labels: Tensor) -> float:
