@@ -52,6 +52,16 @@ def test_what_the_default_gives_beside_step_e_is_shown_as_measured(monkeypatch):
     assert benchmark.table(rows) in (ROOT / "docs" / "step-e-plus.md").read_text(encoding="utf-8")
 
 
+def test_what_peers_give_on_digits_is_shown_as_measured(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    benchmark = importlib.import_module("peers")
+    rows = json.loads((ROOT / "results" / "peers.json").read_text(encoding="utf-8"))["rows"]
+    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    assert benchmark.table(rows) in page
+    (run,) = json.loads((ROOT / "results" / "step-e-plus" / "peers.json").read_text(encoding="utf-8"))["runs"]
+    assert f"only {run['method']} was run so far: {run['test_accuracy']:.1f}%" in page
+
+
 def test_what_was_worse_is_measured_again_on_other_seeds():
     rows = json.loads((ROOT / "results" / "defaults-again.json").read_text(encoding="utf-8"))["rows"]
     ahead = [row["step-e-plus"]["accuracy"] - row["step-e"]["accuracy"] for row in rows]
