@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from planted import CPU, Case, Key, Row, grid_keys, grid_options, load, measure_grid
+from planted import Case, Key, Row, grid_keys, grid_options, load, measure_grid
 
 from stepe import Truth
 from stepe.environment import commit
 from stepe.methods import EVERY_METHOD, METHODS
-from stepe.randomness import Stream, seeded
 from stepe.recipes.prune import prune
 from stepe.training import Result
 
@@ -34,14 +33,7 @@ def train(case: Case, name: str, data: tuple[Any, ...], pattern: bool, **options
         options |= {"method": name} | (FOR_PATTERNS.get(name, {}) if pattern else {})
         return case.clean(*data, **options) if name in JUDGED else case.train(*data, **options)
     x, y, seed = data
-
-    def make() -> torch.nn.Module:
-        with seeded(Stream.named(seed, "init")):
-            return case.network()
-
-    preset = case.preset
-    settings = {"epochs": preset.epochs, "batch_size": preset.batch_size, "device": CPU}
-    return prune(make, x, y, seed=seed, **settings, **preset.optimizer_options(CPU), **options)
+    return prune(lambda: case.untrained(seed), x, y, seed=seed, **case.budget(), **options)
 
 
 def measure(key: Key) -> Row:

@@ -67,20 +67,18 @@ class Case:
 
     def train(self, x: Tensor, y: Tensor, seed: int, preset: Preset | None = None, **options: Any) -> stepe.Result:
         """One run on the CPU."""
-        preset = preset or self.preset
+        return stepe.fit(self.untrained(seed), x, y, seed=seed, **self.budget(preset), **options)
+
+    def untrained(self, seed: int) -> nn.Module:
+        """The network, the same for the same seed."""
         with seeded(Stream.named(seed, "init")):
-            network = self.network()
-        return stepe.fit(
-            network,
-            x,
-            y,
-            epochs=preset.epochs,
-            batch_size=preset.batch_size,
-            **preset.optimizer_options(CPU),
-            seed=seed,
-            device=CPU,
-            **options,
-        )
+            return self.network()
+
+    def budget(self, preset: Preset | None = None) -> Row:
+        """Epochs, batches and optimizer, on the CPU."""
+        preset = preset or self.preset
+        sizes = {"epochs": preset.epochs, "batch_size": preset.batch_size, "device": CPU}
+        return sizes | preset.optimizer_options(CPU)
 
 
 class FastMLP(nn.Sequential):
