@@ -239,6 +239,15 @@ PHASES = {
 }
 
 
+def shortened(cell: Cell, epochs: int) -> Cell:
+    """The same in fewer epochs, to try it out."""
+    share, options = epochs / cell.epochs, dict(cell.options)
+    if "ramp_end" in options:
+        options["ramp_end"] = round(share * options["ramp_end"])
+    warmup = None if cell.warmup is None else max(1, round(share * cell.warmup))
+    return replace(cell, epochs=epochs, warmup=warmup, options=options)
+
+
 def measured(out: Path) -> set[tuple[Any, ...]]:
     """What the result files have."""
     files = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in out.glob("*.json")}
@@ -414,7 +423,7 @@ def main() -> None:
     cells = [
         cell
         for phase in arguments.phases
-        for cell in (replace(cell, epochs=arguments.epochs or cell.epochs) for cell in PHASES[phase]())
+        for cell in (shortened(cell, arguments.epochs or cell.epochs) for cell in PHASES[phase]())
         if (not arguments.only or {cell.variant, cell.file, cell.labels} & set(arguments.only))
         and (not arguments.data or cell.data in arguments.data)
         and (not arguments.seeds or cell.seed in arguments.seeds)
