@@ -28,17 +28,15 @@ def measure(key: Key, plus: dict[str, Any]) -> Row:
     torch.set_num_threads(1)
     name, model, noise, seed = key
     case = load(name, model)
-    source = case.plant(noise, seed)
-    assert source.truth is not None
-    held_out, rest = case.held_out(seed)
+    data = case.divided(noise, seed)
     row: Row = {"data": name, "model": model, "noise": noise, "seed": seed, "commit": commit()}
     for method, options in (("step-e", {}), ("step-e-plus", plus)):
         summary = case.clean(
-            source.x[rest],
-            source.labels[rest],
+            data.x,
+            data.labels,
             seed,
-            test=(case.source.x[held_out], case.source.labels[held_out]),
-            truth=Truth(source.truth.noisy[rest]),
+            test=data.test,
+            truth=Truth(data.noisy),
             method=method,
             rho_max="auto",
             warmup="auto",

@@ -30,18 +30,14 @@ def measure(key: Key) -> Row:
     torch.set_num_threads(1)
     name, noise, seed = key
     case = load(name)
-    source = case.plant(noise, seed)
-    assert source.truth is not None
-    held_out, rest = case.held_out(seed)
-    rate = float(source.truth.noisy[rest].double().mean())
-    test = case.source.x[held_out], case.source.labels[held_out]
-
-    data = source.x[rest], source.labels[rest], seed
-    found = case.clean(*data, test=test, rho_max="auto", warmup="auto")
+    divided = case.divided(noise, seed)
+    rate = float(divided.noisy.double().mean())
+    data = divided.x, divided.labels, seed
+    found = case.clean(*data, test=divided.test, rho_max="auto", warmup="auto")
     if noise == "none":
-        known = case.train(*data, test=test, method="plain")
+        known = case.train(*data, test=divided.test, method="plain")
     else:
-        known = case.clean(*data, test=test, noise_rate=rate)
+        known = case.clean(*data, test=divided.test, noise_rate=rate)
     return row_of(key, rate, found.summary, known.summary)
 
 

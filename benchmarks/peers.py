@@ -41,21 +41,17 @@ def measure(key: Key) -> Row:
     torch.set_num_threads(1)
     name, model, noise, seed = key
     case = load(name, model)
-    source = case.plant(noise, seed)
-    assert source.truth is not None
-    held_out, rest = case.held_out(seed)
-    noisy, clean = source.truth.noisy[rest], case.source.labels
+    data = case.divided(noise, seed)
     row: Row = {"data": name, "model": model, "noise": noise, "seed": seed, "commit": commit(), "methods": {}}
     for method in EVERY_METHOD:
-        labels = clean[rest] if method == "oracle" else source.labels[rest]
         summary = train(
             case,
             method,
-            (source.x[rest], labels, seed),
+            (data.x, data.clean if method == "oracle" else data.labels, seed),
             pattern=not noise.startswith("symmetric"),
-            test=(case.source.x[held_out], clean[held_out]),
-            truth=Truth(noisy),
-            noise_rate=float(noisy.double().mean()),
+            test=data.test,
+            truth=Truth(data.noisy),
+            noise_rate=float(data.noisy.double().mean()),
         ).summary
         row["methods"][method] = {
             "accuracy": summary["test_accuracy"],
@@ -73,7 +69,8 @@ def key_of(row: Row) -> Key:
 
 def table(rows: list[Row]) -> str:
     """Means over the seeds: accuracy in the last epoch, AUROC of the labels' ranking, time beside plain training."""
-    settings = [(model, noise) for model in MODELS for noise in NOISES]
+    measured = {(row["model"], row["noise"]) for row in rows}
+    settings = [(model, noise) for model in MODELS for noise in NOISES if (model, noise) in measured]
     heads = [f"{model}, {noise}" for model, noise in settings]
     lines = [
         f"| method | {' | '.join(f'{head} | AUROC' for head in heads)} | time |",
@@ -84,7 +81,8 @@ def table(rows: list[Row]) -> str:
         for model, noise in settings:
             mine = [row["methods"][method] for row in rows if (row["model"], row["noise"]) == (model, noise)]
             accuracies = [100 * each["accuracy"] for each in mine]
-            cells.append(f"{statistics.mean(accuracies):.1f} ± {statistics.stdev(accuracies):.1f}")
+            spread = f" ± {statistics.stdev(accuracies):.1f}" if len(mine) > 1 else ""
+            cells.append(f"{statistics.mean(accuracies):.1f}{spread}")
             ranked = [each["auroc"] for each in mine if each["auroc"] is not None]
             cells.append(f"{statistics.mean(ranked):.3f}" if ranked else "")
         times = [row["methods"][method]["seconds"] / row["methods"]["plain"]["seconds"] for row in rows]

@@ -40,6 +40,17 @@ Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
+class Divided:
+    """Samples with planted noise to train on, and others, their labels untouched, for the accuracy."""
+
+    x: Tensor
+    labels: Tensor
+    clean: Tensor
+    noisy: Tensor
+    test: tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
 class Case:
     """Samples before any noise, and how they are trained."""
 
@@ -52,10 +63,14 @@ class Case:
         """The samples with noise, and the truth about it."""
         return self.source.planted(Noise.parse(noise), seed)
 
-    def held_out(self, seed: int) -> tuple[Tensor, Tensor]:
-        """The samples that are held out for the accuracy, and the others."""
-        order = Stream.named(seed, "hold-out").shuffle(torch.arange(len(self.source.labels)))
-        return order[: round(HOLD_OUT * len(order))], order[round(HOLD_OUT * len(order)) :]
+    def divided(self, noise: str, seed: int) -> Divided:
+        """The samples with noise, a fifth of them held out without."""
+        source, clean = self.plant(noise, seed), self.source
+        assert source.truth is not None
+        order = Stream.named(seed, "hold-out").shuffle(torch.arange(len(clean.labels)))
+        held_out, rest = order.tensor_split([round(HOLD_OUT * len(order))])
+        test = clean.x[held_out], clean.labels[held_out]
+        return Divided(source.x[rest], source.labels[rest], clean.labels[rest], source.truth.noisy[rest], test)
 
     def clean(
         self, x: Tensor, y: Tensor, seed: int, preset: Preset | None = None, *, method: str = METHOD, **options: Any
@@ -154,6 +169,11 @@ def grid_keys(
         if seed < most_seeds(setting[0])
     ]
     chosen = [key for key in keys if all(any(part.startswith(word) for part in key[:-1]) for word in arguments.only)]
+    if not chosen:
+        known = sorted({part for setting in settings for part in setting})
+        sys.exit(
+            f"no row has {' and '.join(arguments.only) or 'a seed'}; --only takes beginnings of: {', '.join(known)}"
+        )
     if any(key[0] in ("text", "table") for key in chosen) and not packages_path().exists():
         sys.exit(f"set STEPE_DATA to the folder that holds {TABLE}, or choose other rows with --only")
     return chosen
