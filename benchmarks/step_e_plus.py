@@ -5,6 +5,7 @@
     python benchmarks/step_e_plus.py final    --data-dir DATA    # CIFAR-100N, three seeds
     python benchmarks/step_e_plus.py found    --data-dir DATA    # the same, the noise rate not known
     python benchmarks/step_e_plus.py backbone-screen --data-dir DATA    # settings for the paper's network, held out
+    python benchmarks/step_e_plus.py ramp-screen --data-dir DATA    # ramps for where most labels are wrong, held out
     python benchmarks/step_e_plus.py backbone --data-dir DATA    # with the paper's network and epochs
     python benchmarks/step_e_plus.py peers    --data-dir DATA    # what others propose, with those
     python benchmarks/step_e_plus.py clean    --data-dir DATA    # the preset where no label is wrong
@@ -44,6 +45,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "step-e-plus, later ramp, windows": {"ramp": 0.8, "cutmix": 0.5},
     "step-e-plus, windows": {"ramp": 0.6, "cutmix": 0.5},
     "step-e-plus, all windows": {"ramp": 0.6, "cutmix": 1.0},
+    "step-e-plus, purifying ramp, windows": {"ramp": 0.8, "schedule": "purifying", "cutmix": 0.5},
 }
 PRESET = "step-e-plus, later ramp, windows"
 FROZEN = ("step-e-plus", PRESET)
@@ -102,6 +104,20 @@ BACKBONE_SCREENED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "mixup 0.5, no windows": ({"ramp": 0.8, "mixup": 0.5}, {}),
     "100 neighbours": (USUAL | {"neighbours": 100}, {}),
 }
+STEEP = USUAL | {"schedule": "purifying"}
+RAMPS: dict[str, dict[str, Any]] = {
+    "the preset": USUAL,
+    "purifying": STEEP,
+    "purifying, done at 0.5": STEEP | {"ramp": 0.5},
+    "done at 0.4": USUAL | {"ramp": 0.4},
+    "purifying, no windows": STEEP | {"cutmix": 0.0},
+    "purifying, corrections sharpened": STEEP | {"sharpness": 2.0},
+}
+RAMPS_FOR = (
+    ("cifar10", "symmetric:0.72", tuple(RAMPS)),
+    ("cifar100n", "noisy", ("purifying", "purifying, no windows")),
+)
+"""where most labels are wrong, and, of those that could help there, where fewer are"""
 PEERS: dict[str, dict[str, Any]] = {
     "label-smoothing": {},
     "gce": {},
@@ -186,6 +202,17 @@ def backbone_screened() -> list[Cell]:
     ]
 
 
+def ramps_screened() -> list[Cell]:
+    """Ramps for high noise, with the paper's network for it is quick; no look at the test set."""
+    settings = HOLD_OUT | {"preset": None, "stem": "imagenet", "epochs": PAPER_EPOCHS}
+    return [
+        plus("ramp-screen", data, labels, seed, variant=name, options=RAMPS[name], **settings)
+        for seed in reversed(SEEDS)
+        for data, labels, names in RAMPS_FOR
+        for name in names
+    ]
+
+
 def backbone() -> list[Cell]:
     """The paper's network and number of epochs."""
     return [plus("backbone", "cifar100n", "noisy", seed, stem="imagenet", epochs=PAPER_EPOCHS) for seed in SEEDS]
@@ -231,6 +258,7 @@ PHASES = {
     "found": found_out,
     "backbone-screen": backbone_screened,
     "backbone": backbone,
+    "ramp-screen": ramps_screened,
     "peers": peers,
     "clean": clean,
     "aggre": aggregated,
