@@ -6,7 +6,6 @@
     python benchmarks/step_e_plus.py found    --data-dir DATA    # the same, the noise rate not known
     python benchmarks/step_e_plus.py backbone-screen --data-dir DATA    # settings for the paper's network, held out
     python benchmarks/step_e_plus.py ramp-screen --data-dir DATA    # ramps for where most labels are wrong, held out
-    python benchmarks/step_e_plus.py steep    --data-dir DATA --only RAMP    # the one that was chosen there
     python benchmarks/step_e_plus.py backbone --data-dir DATA    # with the paper's network and epochs
     python benchmarks/step_e_plus.py peers    --data-dir DATA    # what others propose, with those
     python benchmarks/step_e_plus.py clean    --data-dir DATA    # the preset where no label is wrong
@@ -15,7 +14,8 @@
     python benchmarks/step_e_plus.py long     --data-dir DATA    # 300 epochs, as the peers train
     python benchmarks/step_e_plus.py cost     --data-dir DATA    # seconds an epoch, against plain training
 
-Writes results/step-e-plus/. Several phases can be given; runs that are there already are not run again.
+Writes results/step-e-plus/. Several phases can be given; runs that are there already are not run again. Once the cost
+is known, every run of a preset names its own.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -46,7 +47,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "step-e-plus, later ramp, windows": {"ramp": 0.8, "cutmix": 0.5},
     "step-e-plus, windows": {"ramp": 0.6, "cutmix": 0.5},
     "step-e-plus, all windows": {"ramp": 0.6, "cutmix": 1.0},
-    "step-e-plus, purifying ramp, windows": {"ramp": 0.8, "schedule": "purifying", "cutmix": 0.5},
 }
 PRESET = "step-e-plus, later ramp, windows"
 FROZEN = ("step-e-plus", PRESET)
@@ -105,22 +105,25 @@ BACKBONE_SCREENED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "mixup 0.5, no windows": ({"ramp": 0.8, "mixup": 0.5}, {}),
     "100 neighbours": (USUAL | {"neighbours": 100}, {}),
 }
-STEEP = USUAL | {"schedule": "purifying"}
-RAMPS: dict[str, dict[str, Any]] = {
-    "the preset": USUAL,
-    "purifying": STEEP,
-    "purifying, done at 0.5": STEEP | {"ramp": 0.5},
-    "done at 0.4": USUAL | {"ramp": 0.4},
-    "purifying, no windows": STEEP | {"cutmix": 0.0},
-    "purifying, done at 0.5, no windows": STEEP | {"ramp": 0.5, "cutmix": 0.0},
-    "purifying, corrections sharpened": STEEP | {"sharpness": 2.0},
+
+
+def purifying(rate: float, progress: float) -> float:
+    """A ramp, steep at first, along which the wrong among the kept labels fall evenly, if only those are dropped."""
+    return progress / (1 - rate * (1 - progress))
+
+
+RAMPS: dict[str, tuple[bool, dict[str, Any]]] = {
+    "the preset": (False, {}),
+    "done at 0.4": (False, {"ramp": 0.4}),
+    "purifying": (True, {}),
+    "purifying, done at 0.5": (True, {"ramp": 0.5}),
+    "purifying, no windows": (True, {"cutmix": 0.0}),
+    "purifying, done at 0.5, no windows": (True, {"ramp": 0.5, "cutmix": 0.0}),
 }
-RAMPS_FOR = (
-    ("cifar10", "symmetric:0.72", tuple(RAMPS)),
-    ("cifar100n", "noisy", ("purifying",)),
-)
-"""where most labels are wrong, and, of those that could help there, where fewer are"""
-MOST_WRONG = (("cifar10", "symmetric:0.72"), ("cifar100", "symmetric:0.792"))
+"""whether they purify, and what else they change of the preset"""
+RAMPS_FOR = (("cifar10", "symmetric:0.72", 0.72, tuple(RAMPS)), ("cifar100n", "noisy", 0.402, ("purifying",)))
+"""data, labels, how many of them are wrong, and what was screened there"""
+
 PEERS: dict[str, dict[str, Any]] = {
     "label-smoothing": {},
     "gce": {},
@@ -132,6 +135,12 @@ PEERS: dict[str, dict[str, Any]] = {
 }
 """with their papers' settings for 100 classes"""
 FOUND_OUT = f"{PRESET}, rate found out"
+COST_OF = {
+    "step-e-plus": "Step-E+ without windows",
+    PRESET: "Step-E+, the preset",
+    FOUND_OUT: "Step-E+, the preset",
+}
+"""preset -> what the cost file calls it"""
 HUMAN = (("cifar100n", "noisy"), ("cifar10n", "worst"), ("cifar10n", "aggre"), ("cifar10n", "rand1"))
 SYNTHETIC = {
     # Papers draw the wrong label among all classes, the right one included: fewer are wrong than they say.
@@ -206,22 +215,17 @@ def backbone_screened() -> list[Cell]:
 
 
 def ramps_screened() -> list[Cell]:
-    """Ramps for high noise, with the paper's network for it is quick; no look at the test set."""
+    """Ramps for where most labels are wrong, with the paper's network, for it is quick; no look at the test set."""
     settings = HOLD_OUT | {"preset": None, "stem": "imagenet", "epochs": PAPER_EPOCHS}
+
+    def options(name: str, rate: float) -> dict[str, Any]:
+        purifies, changed = RAMPS[name]
+        return USUAL | changed | ({"schedule": partial(purifying, rate)} if purifies else {})
+
     return [
-        plus("ramp-screen", data, labels, seed, variant=name, options=RAMPS[name], **settings)
-        for seed in reversed(SEEDS)
-        for data, labels, names in RAMPS_FOR
+        plus("ramp-screen", data, labels, variant=name, options=options(name, rate), **settings)
+        for data, labels, rate, names in RAMPS_FOR
         for name in names
-    ]
-
-
-def steep() -> list[Cell]:
-    """The ramps on the test set, where most labels are wrong: give the one that was chosen to ``--only``."""
-    return [
-        plus("steep", data, labels, preset=None, variant=name, options=options)
-        for name, options in RAMPS.items()
-        for data, labels in MOST_WRONG
     ]
 
 
@@ -269,9 +273,8 @@ PHASES = {
     "final": final,
     "found": found_out,
     "backbone-screen": backbone_screened,
-    "backbone": backbone,
     "ramp-screen": ramps_screened,
-    "steep": steep,
+    "backbone": backbone,
     "peers": peers,
     "clean": clean,
     "aggre": aggregated,
@@ -337,6 +340,20 @@ def cost(bench: Bench, epochs: int = 8) -> Iterator[Row]:
             yield {"stem": stem, "variant": name, "seconds_per_epoch": seconds, "relative_time": seconds / plain}
 
 
+def name_cost(out: Path) -> None:
+    """Write into every run of a preset what it takes beside plain training, where that was measured."""
+    if not (out / "cost.json").exists():
+        return
+    rows = json.loads((out / "cost.json").read_text(encoding="utf-8"))["rows"]
+    cost = {(row["stem"], row["variant"]): row["relative_time"] for row in rows}
+    for path in out.glob("*.json"):
+        report = json.loads(path.read_text(encoding="utf-8"))
+        for run in report.get("runs", []):
+            if (measured_as := COST_OF.get(run["variant"])) and (run["stem"], measured_as) in cost:
+                run["relative_time"] = cost[run["stem"], measured_as]
+        write_text(path, json.dumps(report, indent=1) + "\n")
+
+
 def screen_table(runs: list[Row]) -> str:
     """What was tried, by what it gave on the hold-out."""
     lines = ["| setting | seed | accuracy on the noisy hold-out | against as it is |", "|---|---|---|---|"]
@@ -350,9 +367,10 @@ def screen_table(runs: list[Row]) -> str:
 def final_table(runs: list[Row]) -> str:
     """A line per seed of a preset, and their mean."""
     measured = ("test_accuracy", "best_test_accuracy", "noise_f1", "noise_precision", "noise_recall", "noise_auroc")
+    measured += ("relative_time",)
     lines = [
-        "| preset | seed | accuracy, last epoch | best epoch | F1 | precision | recall | AUROC |",
-        "|---|---|---|---|---|---|---|---|",
+        "| preset | seed | accuracy, last epoch | best epoch | F1 | precision | recall | AUROC | time, plain = 1 |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for preset in dict.fromkeys(run["variant"] for run in runs):
         mine = [run for run in runs if run["variant"] == preset]
@@ -369,6 +387,15 @@ def finalists_table(runs: list[Row]) -> str:
     lines = ["| preset | accuracy on the noisy hold-out |", "|---|---|"]
     best_first = sorted(runs, key=lambda run: -run["test_accuracy"])
     lines += [f"| {run['variant']} | {run['test_accuracy']:.2f} |" for run in best_first]
+    return "\n".join(lines)
+
+
+def ramps_table(runs: list[Row]) -> str:
+    """The ramps of a kind of labels, by what they gave on the hold-out."""
+    lines = ["| data | labels | ramp | accuracy on the noisy hold-out |", "|---|---|---|---|"]
+    best_first = sorted(runs, key=lambda run: (run["data"], -run["test_accuracy"]))
+    named = ("data", "labels", "variant")
+    lines += [f"| {' | '.join(run[name] for name in named)} | {run['test_accuracy']:.2f} |" for run in best_first]
     return "\n".join(lines)
 
 
@@ -459,6 +486,7 @@ def main() -> None:
         write_text(arguments.out / "cost.json", json.dumps(report, indent=1) + "\n")
         for row in rows:
             print(row)
+        name_cost(arguments.out)
         return
     there = measured(arguments.out)
     cells = [
@@ -471,6 +499,7 @@ def main() -> None:
         and (cell.file, *cell.describe().values()) not in there
     ]
     carry_out(cells, arguments.out, bench, Printed)
+    name_cost(arguments.out)
 
 
 if __name__ == "__main__":

@@ -86,6 +86,8 @@ def test_what_the_known_rate_gives_on_human_noise_is_what_the_test_set_says(monk
         ("cifar100n", "final_table"),
         ("backbone", "final_table"),
         ("backbone-screen", "finalists_table"),
+        ("long", "final_table"),
+        ("ramp-screen", "ramps_table"),
         ("found", "found_table"),
         ("cifar10n", "labels_table"),
         ("synthetic", "synthetic_table"),
@@ -105,11 +107,24 @@ def test_the_study_of_step_e_plus_is_shown_as_measured(name, table):
 def test_what_limits_step_e_plus_is_said_as_measured(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     tool = importlib.import_module("step_e_plus_figure")
-    wrong = [tool.wrong_among_kept(tool.read(panel, ROOT / "results" / "step-e-plus")) for panel in tool.PANELS]
+    runs = {panel.file: tool.read(panel, ROOT / "results" / "step-e-plus") for panel in tool.PANELS}
+    wrong = {file: tool.wrong_among_kept(run) for file, run in runs.items()}
+    in_the_end = {file: f"{shares[-1]:.1f}%" for file, shares in wrong.items()}
     page = " ".join((ROOT / "docs" / "step-e-plus.md").read_text(encoding="utf-8").split())
-    assert f"kept in the end, {wrong[0][-1]:.1f}% are wrong, with the paper's network {wrong[1][-1]:.1f}%" in page
-    half = next(epoch for epoch, share in enumerate(wrong[2]) if share < 50)
+    said = f"kept in the end, {in_the_end['cifar100n']} are wrong, with the paper's network {in_the_end['backbone']}"
+    assert said in page
+    assert f"kept in the end are wrong as after 100 epochs ({in_the_end['long']})" in page
+    half = next(epoch for epoch, share in enumerate(wrong["synthetic"]) if share < 50)
     assert f"every second label that is trained on is wrong until epoch {half}" in page
+
+
+def test_what_300_epochs_do_to_the_list_is_said_as_measured():
+    (run,) = json.loads((ROOT / "results" / "step-e-plus" / "long.json").read_text(encoding="utf-8"))["runs"]
+    page = " ".join((ROOT / "docs" / "step-e-plus.md").read_text(encoding="utf-8").split())
+    best = max(run["history"], key=lambda row: row["auroc"] or 0)
+    peak = f"highest after epoch {best['epoch'] + 1}, at {best['auroc']:.1f}%"
+    assert f"{peak}, and falls to {run['noise_auroc']:.1f}% by the last" in page
+    assert f"The last epoch is {run['test_accuracy'] - 70.1:.1f} points ahead of DivideMix's" in page
 
 
 def test_the_readme_says_what_step_e_plus_reaches():
@@ -117,7 +132,10 @@ def test_the_readme_says_what_step_e_plus_reaches():
     preset = [run for run in runs if run["variant"] == "step-e-plus, later ramp, windows"]
     accuracy, f1, auroc = (mean(run[name] for run in preset) for name in ("test_accuracy", "noise_f1", "noise_auroc"))
     said = f"reaches {accuracy:.1f}% with that network in 100 epochs, F1 {f1:.1f}%, AUROC {auroc:.1f}%"
-    assert said in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    page = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert said in page
+    (long,) = json.loads((ROOT / "results" / "step-e-plus" / "long.json").read_text(encoding="utf-8"))["runs"]
+    assert f"and {long['test_accuracy']:.1f}% in 300 (one seed)" in page
 
 
 @pytest.mark.parametrize("limitation", ["learnable", "ramp", "tail"])

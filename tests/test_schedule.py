@@ -14,7 +14,7 @@ def square(progress: float) -> float:
     return progress**2
 
 
-SHAPES = st.sampled_from(["auto", "linear", "cosine", "step", "early", "proportional", "purifying", square, math.sqrt])
+SHAPES = st.sampled_from(["auto", "linear", "cosine", "step", "early", "proportional", square, math.sqrt])
 
 
 @st.composite
@@ -186,7 +186,7 @@ def test_a_ramp_must_end_between_the_warmup_and_the_last_epoch(ramp_end):
 
 
 def test_an_unknown_name_is_an_error_that_lists_the_known_ones():
-    with pytest.raises(InputError, match="auto, early, proportional, purifying, linear, cosine, step"):
+    with pytest.raises(InputError, match="auto, early, proportional, linear, cosine, step"):
         make_schedule("exponential", drop_max=0.4, epochs=10, warmup=2)
 
 
@@ -195,22 +195,3 @@ def test_the_default_warmup_is_a_sixth_and_always_leaves_an_epoch():
     for epochs in range(1, 100):
         assert 0 <= default_warmup(epochs) < epochs
     assert [default_warmup(epochs) for epochs in (1, 2, 3, 6, 12)] == [0, 1, 1, 1, 2]
-
-
-@settings(deadline=None, max_examples=100)
-@given(runs(), st.floats(0.01, 0.95))
-def test_purifying_lets_the_wrong_among_the_kept_fall_evenly(run, drop_max):
-    epochs, warmup = run
-    schedule = make_schedule("purifying", drop_max=drop_max, epochs=epochs, warmup=warmup)
-    for epoch in range(warmup, epochs):
-        dropped = schedule(epoch)
-        wrong_among_kept = (drop_max - dropped) / (1 - dropped)  # if as many are wrong, and only those are dropped
-        assert wrong_among_kept == pytest.approx(drop_max * (epochs - epoch) / (epochs - warmup))
-
-
-def test_purifying_drops_more_than_linear_the_more_there_is_to_drop():
-    def halfway(shape: str, drop_max: float) -> float:
-        return make_schedule(shape, drop_max=drop_max, epochs=100, warmup=0)(50) / drop_max
-
-    assert halfway("linear", 0.72) == 0.5
-    assert 0.5 < halfway("purifying", 0.02) < 0.51 < halfway("purifying", 0.4) < halfway("purifying", 0.72) < 0.8

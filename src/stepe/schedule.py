@@ -8,7 +8,6 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from stepe.errors import InputError
 
@@ -32,22 +31,6 @@ def cosine(progress: float) -> float:
 def step(progress: float) -> float:
     """A staircase of equal steps."""
     return math.floor(progress * STAIRS + 1e-9) / STAIRS
-
-
-def purifying(drop_max: float) -> Shape:
-    """A ramp along which the share of wrong labels among the kept falls evenly, as long as only wrong ones are dropped.
-
-    With few wrong labels it is all but linear. With many it is steep at first: of 72% wrong labels a linear ramp has
-    dropped half when it is halfway, and of what is kept then, still 56% are wrong.
-
-    >>> [round(purifying(0.72)(progress), 2) for progress in (0, 0.25, 0.5, 1)]
-    [0.0, 0.54, 0.78, 1.0]
-    """
-    return partial(_purified, drop_max)
-
-
-def _purified(drop_max: float, progress: float) -> float:
-    return progress / (1 - drop_max * (1 - progress))
 
 
 SHAPES: dict[str, Shape] = {"linear": linear, "cosine": cosine, "step": step}
@@ -90,9 +73,9 @@ def make_schedule(
 ) -> Schedule:
     """Build a schedule from a name, a function of the ramp's progress, or a ready one.
 
-    Names are ``linear``, ``cosine``, ``step``, ``purifying``, steep at first where much is to be dropped, ``early``, a
-    linear ramp that is done halfway between warm-up and the end, and ``proportional``, one that takes as long as the
-    warm-up; ``auto`` is ``linear`` (Eq. 2), but ``early`` for runs shorter than about 15 epochs.
+    Names are ``linear``, ``cosine``, ``step``, ``early``, a linear ramp that is done halfway between warm-up and the
+    end, and ``proportional``, one that takes as long as the warm-up; ``auto`` is ``linear`` (Eq. 2), but ``early`` for
+    runs shorter than about 15 epochs.
     """
     check_epochs(epochs, warmup)
     check_drop_max(drop_max)
@@ -109,12 +92,10 @@ def make_schedule(
     if shape == "proportional":
         # Who soon learns noise by heart has a short warm-up, if it ends by itself, and no time for a long ramp either.
         shape, ramp_end = "linear", min(max(2 * warmup, 1), epochs) if ramp_end is None else ramp_end
-    if shape == "purifying":
-        shape = purifying(drop_max)
     if isinstance(shape, str):
         if shape not in SHAPES:
             raise InputError(
-                f"unknown schedule {shape!r}; choose one of auto, early, proportional, purifying, {', '.join(SHAPES)}"
+                f"unknown schedule {shape!r}; choose one of auto, early, proportional, {', '.join(SHAPES)}"
             )
         shape = SHAPES[shape]
     if ramp_end is not None and not warmup <= ramp_end <= epochs:

@@ -26,7 +26,7 @@ class StepwiseElimination(Elimination):
 
     schedule: str | Shape = "auto"
     """how rho_t grows: auto (Eq. 2; ends early in short runs), linear, cosine, step, early, proportional (as long as
-    the warm-up), purifying (steep at first where much is to be dropped), or a function"""
+    the warm-up), or a function"""
     ramp_end: int | None = None
     """epoch at which rho_max is reached; ``None``: the schedule's own"""
     memory: float = 0.0

@@ -53,8 +53,6 @@ class StepEPlus(StepwiseElimination):
     """how often the classes occur, to which guesses are aligned (``stepe.prior``)"""
     belief: Literal["guess", "posterior"] = "guess"
     """what corrections are: the guess, by the input alone, or by the given label and how labels go wrong too"""
-    sharpness: float = 1.0
-    """the power to which corrections are raised: above 1 they are surer than the guess"""
     correct: bool = True
     """train the dropped samples on the guess, by its confidence; else not at all"""
     refine: float | None = None
@@ -187,12 +185,7 @@ class StepEPlus(StepwiseElimination):
     def corrections(self, ledger: Ledger) -> Tensor:
         """What a label is replaced by where it is not believed."""
         guess = self.guess(ledger)
-        if self.belief == "posterior":
-            guess = posterior(guess, self.task.labels, self.noise(ledger) or UNKNOWN)
-        if self.sharpness == 1:
-            return guess
-        powered = guess.pow(self.sharpness)
-        return powered / powered.sum(1, keepdim=True)
+        return guess if self.belief == "guess" else posterior(guess, self.task.labels, self.noise(ledger) or UNKNOWN)
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """Given labels in the warm-up; then kept ones, refined, and guesses for the others."""
