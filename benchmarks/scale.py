@@ -86,7 +86,9 @@ def measure_here(n: int, repeats: int) -> dict[str, Any]:
         cut, _ = timed(partial(plan.batches, BATCH, rank=ranks.rank, world=ranks.world))
         for name, seconds in zip(STAGES, (gather, record, choose, cut), strict=True):
             best[name] = min(best[name], seconds)
+    dist.barrier()  # whoever leaves first would take the other's connection along
     dist.destroy_process_group()
+    time.sleep(0.5)  # gloo clears up in a thread of its own, which aborts the process if Python is gone by then
     return {"seconds": best, "memory": peak_memory() - before, "sent": counted.sent}
 
 

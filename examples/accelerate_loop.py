@@ -4,6 +4,8 @@ pip install "stepe[accelerate]"
 torchrun --nproc_per_node 2 examples/accelerate_loop.py
 """
 
+import time
+
 import torch
 import torch.nn.functional as F
 from accelerate import Accelerator
@@ -45,7 +47,9 @@ def main() -> None:
     right = float(planted.noisy[issues["row"].tolist()].float().mean())
     accelerator.print(f"{accelerator.num_processes} processes, test accuracy {accuracy:.1%}")
     accelerator.print(f"{len(issues)} labels look wrong, and {right:.1%} of them are")
+    accelerator.wait_for_everyone()  # whoever leaves early takes its connections with it
     accelerator.end_training()
+    time.sleep(0.5)  # gloo clears up in a thread of its own, which aborts the process if Python is gone by then
 
 
 if __name__ == "__main__":

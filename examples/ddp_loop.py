@@ -44,6 +44,7 @@ def main() -> None:
         right = float(planted.noisy[issues["row"].tolist()].float().mean())
         print(f"{dist.get_world_size()} processes, test accuracy {accuracy:.1%}")
         print(f"{len(issues)} labels look wrong, and {right:.1%} of them are")
+    dist.barrier()  # whoever leaves early takes its connections with it
     dist.destroy_process_group()
     time.sleep(0.5)  # gloo clears up in a thread of its own, which aborts the process if Python is gone by then
 

@@ -148,7 +148,7 @@ class Machine:
 
     def run(self, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
         process = self.start(*command, **env)
-        stdout, stderr = process.communicate(timeout=30)
+        stdout, stderr = process.communicate(timeout=60)
         return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
     def setup(self, what: str = "core", **env: str) -> subprocess.CompletedProcess[str]:
@@ -448,7 +448,7 @@ def interrupt(machine: Machine, number: int, *, everyone: bool) -> tuple[int, st
             time.sleep(0.02)
         send = os.killpg if everyone else os.kill
         send(process.pid, number)
-        _, stderr = process.communicate(timeout=10)
+        _, stderr = process.communicate(timeout=60)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -483,7 +483,7 @@ def test_a_reader_of_the_output_that_goes_away_leaves_nothing_half_made(machine:
     process = machine.start("sh", "tools/setup.sh", "core")
     assert process.stdout
     process.stdout.close()
-    process.wait(timeout=10)
+    process.wait(timeout=60)
     assert process.returncode != 0
     assert machine.files() == machine.before
 

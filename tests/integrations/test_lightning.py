@@ -291,6 +291,7 @@ from pathlib import Path
 sys.path[:0] = {paths!r}
 import lightning.pytorch as L
 import torch
+from processes import leave_group
 from shrinking import BATCH, EPOCHS, SHRINKS, Recorded, clouds
 from test_lightning import Module, trainer, validation
 from stepe.integrations.lightning import StepE
@@ -311,6 +312,7 @@ fit.fit(module, cleaner.loader(BATCH), validation())
 Path({folder!r}, f"rank{{fit.global_rank}}.json").write_text(json.dumps({{
     "world": fit.world_size, "seen": seen, "kept": [row["kept"] for row in cleaner.history],
     "validated": module.validated, "dropped": cleaner.cleaner.ledger["dropped"].tolist()}}))
+leave_group()
 """
 
 

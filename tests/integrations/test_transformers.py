@@ -223,10 +223,11 @@ def test_a_number_of_steps_is_turned_into_epochs(tmp_path):
 
 
 DISTRIBUTED = """
-import json, sys, time
+import json, sys
 from pathlib import Path
 sys.path[:0] = {paths!r}
 import torch
+from processes import leave_group
 from test_transformers import trainer
 
 torch.set_num_threads(1)
@@ -238,10 +239,7 @@ made.train()
     "world": made.args.world_size, "counts": [c.tolist() for c in watch.counts],
     "kept": [k.tolist() for k in watch.kept], "rate": made.lr_scheduler.get_last_lr()[0],
     "steps": made.state.global_step, "evaluated": watch.evaluated}}))
-# Whoever leaves first would take the other's connection along, and gloo's threads with it.
-torch.distributed.barrier()
-torch.distributed.destroy_process_group()
-time.sleep(0.5)  # gloo clears up in a thread of its own, which aborts the process if Python is gone by then
+leave_group()
 """
 
 
