@@ -16,7 +16,7 @@ import torch
 from planted import SOURCES, Key, Row, grid_keys, grid_options, load, measure_grid
 
 from stepe import Truth
-from stepe.environment import commit
+from stepe.run.environment import commit
 
 NOISES = ("none", "symmetric:0.2", "symmetric:0.4", "asymmetric:0.2", "asymmetric:0.4", "instance:0.4")
 SETTINGS = [*((data, "own") for data in SOURCES), ("digits", "batchnorm")]

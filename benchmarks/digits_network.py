@@ -17,12 +17,12 @@ from pathlib import Path
 import torch
 
 import stepe
+from stepe.app.clean import Preset
 from stepe.data.noise import Noise
 from stepe.data.source import digits
-from stepe.environment import describe_environment
+from stepe.loop.randomness import Stream, seeded
 from stepe.models.mlp import MLP
-from stepe.randomness import Stream, seeded
-from stepe.recipes.clean import Preset
+from stepe.run.environment import describe_environment
 
 NOISES = (Noise("symmetric", 0.4), Noise("symmetric", 0.02))
 # Seeds of the choice are other seeds than those of the final measurement.

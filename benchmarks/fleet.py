@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 
 from stepe.engine.fleet import run_together
-from stepe.environment import describe_environment
-from stepe.paper import grid, runner
-from stepe.training import Silent
+from stepe.reproduction import grid, runner
+from stepe.run.environment import describe_environment
+from stepe.training.building import Silent
 
 
 def main() -> None:

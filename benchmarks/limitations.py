@@ -21,13 +21,13 @@ from planted import Case, Key, Row, grid_keys, grid_options, load, measure_grid
 from torch import Tensor
 
 import stepe
+from stepe.app.clean import Preset
 from stepe.data.noise import Noise
 from stepe.data.source import Source
-from stepe.ledger import Ledger
+from stepe.loop.ledger import Ledger
+from stepe.loop.randomness import Stream
 from stepe.methods.step_e import StepwiseElimination
 from stepe.models.mlp import MLP
-from stepe.randomness import Stream
-from stepe.recipes.clean import Preset
 
 SHARES = (0.5, 0.7, 0.9)
 """of one class, that carry the label of another"""

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from planted import SOURCES, Key, Row, grid_keys, grid_options, load, measure_grid
 
-from stepe.environment import commit
+from stepe.run.environment import commit
 
 NOISES = (
     "none",

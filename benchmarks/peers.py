@@ -14,10 +14,10 @@ import torch
 from planted import Case, Key, Row, grid_keys, grid_options, load, measure_grid
 
 from stepe import Truth
-from stepe.environment import commit
 from stepe.methods import EVERY_METHOD, METHODS
-from stepe.recipes.prune import prune
-from stepe.training import Result
+from stepe.run.environment import commit
+from stepe.training.building import Result
+from stepe.training.prune import prune
 
 NOISES = ("symmetric:0.4", "asymmetric:0.4")
 MODELS = ("own", "batchnorm")

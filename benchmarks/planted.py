@@ -18,15 +18,15 @@ import torch
 from torch import Tensor, nn
 
 import stepe
+from stepe.app.clean import METHOD, Preset, describe_network, training_for
 from stepe.data.noise import Noise
 from stepe.data.own import Layout
 from stepe.data.source import Source, digits, open_own
-from stepe.environment import describe_environment
 from stepe.files import write_text
+from stepe.loop.randomness import Stream, seeded
 from stepe.methods import method_class
 from stepe.models.build import build
-from stepe.randomness import Stream, seeded
-from stepe.recipes.clean import METHOD, Preset, describe_network, training_for
+from stepe.run.environment import describe_environment
 
 TABLE = "debian-packages.csv"
 HOLD_OUT = 0.2

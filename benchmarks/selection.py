@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from stepe.environment import describe_environment
-from stepe.selection import keep_count, select
+from stepe.loop.selection import keep_count, select
+from stepe.run.environment import describe_environment
 
 SEED = 0
 DROP_FRACTIONS = (0.05, 0.4)

@@ -30,12 +30,12 @@ from typing import Any
 
 import torch
 
-from stepe.data.strong import Strong
-from stepe.environment import describe_environment
 from stepe.files import write_text
-from stepe.paper.grid import IDENTITY, SEEDS, TIMED_SEED, Cell
-from stepe.paper.runner import Bench, carry_out, job_of, warm_up
-from stepe.training import Row, Silent, Training
+from stepe.reproduction.grid import IDENTITY, SEEDS, TIMED_SEED, Cell
+from stepe.reproduction.runner import Bench, carry_out, job_of, warm_up
+from stepe.run.environment import describe_environment
+from stepe.samples.strong import Strong
+from stepe.training.building import Row, Silent, Training
 
 HOLD_OUT: dict[str, Any] = {"held_out": 0.1}
 SCREENED_EPOCHS = 40

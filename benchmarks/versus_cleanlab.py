@@ -20,11 +20,11 @@ from planted import SOURCES, Case, Key, Row, grid_keys, grid_options, load, meas
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
+from stepe.app.clean import Preset
+from stepe.beliefs.verdicts import flags
 from stepe.data.source import Source
-from stepe.environment import commit
-from stepe.issues import flags
-from stepe.metrics import auroc, detection
-from stepe.recipes.clean import Preset
+from stepe.loop.metrics import auroc, detection
+from stepe.run.environment import commit
 
 try:
     import cleanlab

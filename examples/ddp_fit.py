@@ -1,4 +1,4 @@
-"""stepe.fit in several processes: each takes its share of every batch and of every probe.
+"""stepe.training.fit in several processes: each takes its share of every batch and of every probe.
 
 torchrun --nproc_per_node 2 examples/ddp_fit.py
 """

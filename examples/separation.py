@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import stepe
-from stepe.objective import minimise_over_gates
+from stepe.loop.objective import minimise_over_gates
 
 CLASSES, FEATURES, SAMPLES, RATE = 4, 50, 1000, 0.3
 

@@ -14,7 +14,7 @@ from torch import nn
 
 import stepe
 from stepe.integrations.trackers import TensorBoard, Tracker
-from stepe.training import Training
+from stepe.training.building import Training
 
 
 class Printed(Tracker):

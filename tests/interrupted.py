@@ -1,6 +1,6 @@
 """What stands in for a kill in the tests of resuming."""
 
-from stepe.training import Row, Silent, Training
+from stepe.training.building import Row, Silent, Training
 
 
 class StopHereError(Exception):

@@ -10,7 +10,7 @@ import pandas as pd
 from PIL import Image
 
 from stepe import Run
-from stepe.exhibits import Exhibit, write_exhibits
+from stepe.run.previews import Exhibit, write_exhibits
 
 NASTY = ("<img src=x onerror=alert(1)>", "=1+1", "שלום עולם", "very long " * 12)
 CLASSES = ["cat", "dog", "cow", *NASTY, *map(str, range(7))]

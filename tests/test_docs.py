@@ -10,8 +10,8 @@ from statistics import mean, stdev
 
 import pytest
 
-from stepe.bench import markdown
 from stepe.methods import EVERY_METHOD
+from stepe.reproduction.bench import markdown
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -1,37 +1,39 @@
 """stepe: train on labels you cannot trust, and get back the ones that are probably wrong.
 
-``import stepe`` loads torch and numpy only; what needs more is imported when it is first used.
+``import stepe`` loads neither torch nor scikit-learn: each name is imported when it is first used.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from stepe.errors import InputError, RunError, StepeError
-from stepe.fit import fit
-from stepe.metrics import Truth
-from stepe.training import Result
 
 if TYPE_CHECKING:
+    from stepe.app.clean import clean
+    from stepe.app.run import Run
     from stepe.integrations.sklearn import StepEClassifier
     from stepe.integrations.torch import StepE
-    from stepe.recipes.clean import clean
-    from stepe.run import Run
+    from stepe.loop.metrics import Truth
+    from stepe.training.building import Result
+    from stepe.training.fit import fit
 
 __version__ = "0.1.0"
 __all__ = ["InputError", "Result", "Run", "RunError", "StepE", "StepEClassifier", "StepeError", "Truth", "clean", "fit"]
 
 _LAZY = {
+    "Result": "stepe.training.building",
+    "Run": "stepe.app.run",
     "StepE": "stepe.integrations.torch",
     "StepEClassifier": "stepe.integrations.sklearn",
-    "Run": "stepe.run",
-    "clean": "stepe.recipes.clean",
+    "Truth": "stepe.loop.metrics",
+    "clean": "stepe.app.clean",
+    "fit": "stepe.training.fit",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'stepe' has no attribute {name!r}")
-    from importlib import import_module
-
     return getattr(import_module(_LAZY[name]), name)
 
 

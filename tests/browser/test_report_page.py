@@ -16,8 +16,8 @@ import pytest
 import stepe
 from stepe import Run
 from stepe.report.wording import visible
-from stepe.reviewed import apply_reviewed
-from stepe.spreadsheet import unescape
+from stepe.review.reviewed import apply_reviewed
+from stepe.tables.cells import unescape
 
 HOSTILE = (
     '<img src=x onerror="document.title=1">',

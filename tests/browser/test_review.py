@@ -16,7 +16,7 @@ import pytest
 
 from made_run import NASTY, make_run
 from stepe import Run
-from stepe.decisions import Action, Decision
+from stepe.run.decisions import Action, Decision
 
 
 class Served:

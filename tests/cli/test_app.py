@@ -19,8 +19,8 @@ import stepe
 import stepe.cli
 from command import Ended
 from stepe import Run
+from stepe.app.run import RunFolder
 from stepe.methods import EVERY_METHOD
-from stepe.run import RunFolder
 
 COMMANDS = [command.name or command.callback.__name__ for command in stepe.cli.app.app.registered_commands]
 
@@ -314,7 +314,7 @@ def test_a_full_disk_is_one_line(call, mine, monkeypatch):
     def refuse(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("stepe.checkpoint.np.savez", refuse)
+    monkeypatch.setattr("stepe.training.checkpoint.np.savez", refuse)
     ended = call("clean", mine, "--rho-max", "0.2", "--epochs", "2", "--out", "run")
     assert is_complaint(Ended(ended.code, ended.out, ended.err)), ended
     assert "cannot write run/checkpoint/epoch-00000: No space left on device; free some space" in ended.err
@@ -358,7 +358,7 @@ def test_ctrl_c_before_anything_is_written_says_so(call, monkeypatch):
     def interrupt(*args, **options):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("stepe.recipes.clean.open_source", interrupt)
+    monkeypatch.setattr("stepe.app.clean.open_source", interrupt)
     ended = call("clean", "digits")
     assert ended.code == 130
     assert "Interrupted before anything was written." in ended.err

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from stepe.cli.explain import changes, chart, show
-from stepe.story import Story
+from stepe.run.story import Story
 
 
 def sample(**more: Any) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from torch import nn
 import stepe
 import stepe.cli
 from command import Ended
-from stepe.paper import grid, runner
-from stepe.paper.numbers import METHOD_TITLES
-from stepe.training import Training
+from stepe.reproduction import grid, runner
+from stepe.reproduction.numbers import METHOD_TITLES
+from stepe.training.building import Training
 from tiny_cifar import make_sets
 
 TABLES = {"main", "noise", "per-seed", "cifar10n"}
@@ -128,7 +128,7 @@ def test_smoke_trains_the_papers_network_in_a_process_of_its_own(data_dir, tmp_p
     ],
 )
 def test_one_table_or_figure_runs_what_it_needs_and_no_more(words, file, cells, call, data_dir, tmp_path, monkeypatch):
-    monkeypatch.setattr("stepe.paper.figures.write_figures", lambda results, out: [])
+    monkeypatch.setattr("stepe.reproduction.figures.write_figures", lambda results, out: [])
     options = ["--preset", "smoke", "--seeds", "5", "--epochs", "2", "--data-dir", str(data_dir), "--device", "cpu"]
     ended = call(*words, *options)
     assert ended.code == 0, ended.err
@@ -141,7 +141,7 @@ def test_one_table_or_figure_runs_what_it_needs_and_no_more(words, file, cells, 
 @pytest.mark.usefixtures("_small")
 def test_called_again_after_an_interruption_it_goes_on(call, data_dir, tmp_path, monkeypatch):
     words = ["--preset", "smoke", "--table", "main", "--seeds", "7", "--data-dir", str(data_dir), "--device", "cpu"]
-    monkeypatch.setattr("stepe.paper.figures.write_figures", lambda results, out: [])
+    monkeypatch.setattr("stepe.reproduction.figures.write_figures", lambda results, out: [])
     monkeypatch.setattr(runner, "LARGEST_FLEET", 1)
     out = tmp_path / "results" / "smoke"
     started: list[int] = []
@@ -245,7 +245,7 @@ def test_a_data_file_that_is_not_there_is_named(call, data_dir, tmp_path):
 
 @pytest.mark.usefixtures("_small")
 def test_a_seed_named_twice_runs_once(call, data_dir, tmp_path, monkeypatch):
-    monkeypatch.setattr("stepe.paper.figures.write_figures", lambda results, out: [])
+    monkeypatch.setattr("stepe.reproduction.figures.write_figures", lambda results, out: [])
     options = ["--preset", "smoke", "--table", "cifar10n", "--epochs", "2", "--data-dir", str(data_dir)]
     assert call(*options, "--seeds", "5,5", "--device", "cpu").code == 0
     assert len(runs_of(tmp_path / "results" / "smoke" / "cifar10n.json")) == 3

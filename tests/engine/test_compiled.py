@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import stepe
-from stepe.data.augment import CropFlip
-from stepe.plan import batch_sizes
+from stepe.loop.plan import batch_sizes
+from stepe.samples.augmentation import CropFlip
 
 N, BATCH, PROBE_BATCH = 70, 16, 32
 

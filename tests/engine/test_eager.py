@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from stepe import InputError
-from stepe.data.samples import Augment, TensorSamples
 from stepe.engine.eager import EagerEngine, to_device
 from stepe.engine.rate import ProgressRate, RateShape, constant, cosine
+from stepe.loop.plan import Plan
+from stepe.loop.randomness import Stream, seed_globals
 from stepe.methods import Task, make_method
 from stepe.methods.base import Criterion
-from stepe.plan import Plan
-from stepe.randomness import Stream, seed_globals
+from stepe.samples.samples import Augment, TensorSamples
 
 CPU = torch.device("cpu")
 

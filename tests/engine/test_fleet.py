@@ -13,9 +13,9 @@ from stepe import InputError
 from stepe.engine import fleet
 from stepe.engine.fleet import run_together
 from stepe.engine.steps import Awaitable, Steps
-from stepe.fit import Job, begin
 from stepe.methods import METHODS, make_method
-from stepe.training import Result, Row, Training
+from stepe.training.building import Result, Row, Training
+from stepe.training.fit import Job, begin
 
 CPU = torch.device("cpu")
 

@@ -16,17 +16,17 @@ from torch.optim.lr_scheduler import ExponentialLR, LRScheduler, OneCycleLR, Ste
 
 import stepe
 from stepe import InputError
-from stepe.data.augment import CropFlip
-from stepe.data.samples import Augment, TensorSamples
-from stepe.data.strong import Strong
 from stepe.engine.eager import EagerEngine
 from stepe.engine.rate import ProgressRate, RateShape, constant
 from stepe.engine.resident import ResidentEngine
-from stepe.ledger import Ledger, Observation
+from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.plan import Plan
+from stepe.loop.randomness import Stream
 from stepe.methods import METHODS, Method, Task, make_method
-from stepe.plan import Plan
-from stepe.randomness import Stream
-from stepe.training import Result, Row, Silent, Training
+from stepe.samples.augmentation import CropFlip
+from stepe.samples.samples import Augment, TensorSamples
+from stepe.samples.strong import Strong
+from stepe.training.building import Result, Row, Silent, Training
 
 N, CLASSES, EPOCHS = 75, 3, 6
 ENGINES: dict[str, type[EagerEngine]] = {"eager": EagerEngine, "resident": ResidentEngine}

@@ -12,21 +12,21 @@ from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import StepLR
 
 import stepe
-from stepe.data.samples import DatasetSamples, TensorSamples
 from stepe.engine import stack
 from stepe.engine.eager import EagerEngine
 from stepe.engine.rate import ProgressRate, TorchRate, cosine
 from stepe.engine.resident import ResidentEngine
 from stepe.engine.stack import NotStackableError, Stack, stack_of, train_steps
 from stepe.engine.steps import Steps, exhaust
-from stepe.ledger import Ledger
+from stepe.loop.ledger import Ledger
+from stepe.loop.plan import Plan
 from stepe.methods import Method, Task, make_method
 from stepe.methods.base import Batch, Forward
 from stepe.methods.step_e import StepwiseElimination
 from stepe.models.mlp import MLP
 from stepe.models.tabular import Tabular
-from stepe.plan import Plan
-from stepe.training import cross_entropy
+from stepe.samples.samples import DatasetSamples, TensorSamples
+from stepe.training.building import cross_entropy
 
 CPU = torch.device("cpu")
 N, CLASSES, PROBERS = 97, 3, 3

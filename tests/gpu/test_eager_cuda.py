@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 import stepe
+from stepe.loop.randomness import Stream
+from stepe.loop.selection import select, soften
 from stepe.methods import METHODS, make_method
-from stepe.randomness import Stream
-from stepe.selection import select, soften
-from stepe.training import Result, Row, Silent, Training, find_device
+from stepe.training.building import Result, Row, Silent, Training, find_device
 
 DEVICE = "cuda"
 

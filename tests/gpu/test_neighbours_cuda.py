@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from stepe.neighbours import nearest, vote
+from stepe.judges.neighbours import nearest, vote
 
 pytestmark = [
     pytest.mark.gpu,

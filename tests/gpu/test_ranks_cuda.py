@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 import stepe
-from stepe.ranks import Ranks
+from stepe.loop.ranks import Ranks
 
 pytestmark = [
     pytest.mark.gpu,

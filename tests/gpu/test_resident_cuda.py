@@ -19,22 +19,22 @@ from torch.optim import SGD, AdamW
 from torch.optim.lr_scheduler import StepLR
 
 import stepe
-from stepe.data.augment import CropFlip, ResidentAugment
-from stepe.data.samples import TensorSamples
-from stepe.data.strong import Strong
 from stepe.engine.compiled import CompiledEngine
 from stepe.engine.eager import EagerEngine
 from stepe.engine.fleet import run_together
 from stepe.engine.rate import ProgressRate, constant
 from stepe.engine.resident import ResidentEngine
-from stepe.fit import Job, begin
-from stepe.ledger import Ledger, Observation
+from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.plan import Plan
+from stepe.loop.randomness import Stream
 from stepe.methods import METHODS, Method, Task, make_method
 from stepe.models.pair import Pair
 from stepe.models.resnet import resnet18
-from stepe.plan import Plan
-from stepe.randomness import Stream
-from stepe.training import Result, Row, Silent, Training, determinism, find_device
+from stepe.samples.augmentation import CropFlip, ResidentAugment
+from stepe.samples.samples import TensorSamples
+from stepe.samples.strong import Strong
+from stepe.training.building import Result, Row, Silent, Training, determinism, find_device
+from stepe.training.fit import Job, begin
 
 DEVICE = "cuda"
 

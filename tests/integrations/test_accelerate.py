@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from shrinking import BATCH, KEPT, SHRINKS, Recorded, clouds, network
 
 from stepe import RunError, StepE
-from stepe.plan import batch_sizes
+from stepe.loop.plan import batch_sizes
 
 accelerate = pytest.importorskip("accelerate")
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from stepe import InputError, Run, RunError
+from stepe.beliefs.verdicts import COLUMNS
 from stepe.integrations.cleanlab import datalab, from_datalab, probabilities
-from stepe.issues import COLUMNS
 
 CLASSES = ["9", "10", "ü"]
 """not in the order in which cleanlab sorts them"""

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from processes import printed_by
 from stepe import InputError
-from stepe.plan import batch_sizes
+from stepe.loop.plan import batch_sizes
 
 L = pytest.importorskip("lightning.pytorch")
 from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402

@@ -14,9 +14,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 import stepe
 from jittered import Jittered
 from stepe import InputError, RunError, StepE
+from stepe.beliefs.verdicts import COLUMNS
 from stepe.engine.rate import cosine
 from stepe.integrations.core import Probing
-from stepe.issues import COLUMNS
 
 EPOCHS, BATCH = 5, 16
 

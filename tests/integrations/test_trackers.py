@@ -12,9 +12,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import stepe
 from stepe import InputError, RunError
+from stepe.app.clean import resume
 from stepe.integrations.trackers import MLflow, TensorBoard, Tracker, WandB, make_tracker
-from stepe.recipes.clean import resume
-from stepe.training import Row, Silent, Training
+from stepe.training.building import Row, Silent, Training
 
 EPOCHS = 6
 

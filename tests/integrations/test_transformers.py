@@ -13,7 +13,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from processes import printed_by
 from stepe import InputError
-from stepe.plan import batch_sizes
+from stepe.loop.plan import batch_sizes
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import stepe
-from stepe.ledger import Ledger
+from stepe.loop.ledger import Ledger
 from stepe.methods import Batch, Method, Task, make_method
-from stepe.training import Result, cross_entropy
+from stepe.training.building import Result, cross_entropy
 
 CLASSES, INPUTS, NOISE = 4, 20, 0.4
 

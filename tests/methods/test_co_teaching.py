@@ -14,11 +14,11 @@ from torch.optim import SGD
 import stepe
 from stepe import InputError
 from stepe.engine.rate import constant
-from stepe.ledger import Observation
+from stepe.loop.ledger import Observation
+from stepe.loop.plan import Plan
 from stepe.methods.co_teaching import small
 from stepe.models.pair import Pair
-from stepe.plan import Plan
-from stepe.training import Result
+from stepe.training.building import Result
 
 
 def reference(logits: np.ndarray, others: np.ndarray, labels: np.ndarray, forgotten: float) -> tuple[float, np.ndarray]:

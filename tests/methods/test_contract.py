@@ -16,13 +16,13 @@ from torch.utils.data import Dataset
 
 import stepe
 from jittered import Jittered
-from stepe.data.samples import TensorSamples
 from stepe.engine.eager import EagerEngine
 from stepe.engine.rate import ProgressRate, constant
-from stepe.ledger import Ledger, Observation
+from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.plan import Plan
 from stepe.methods import METHODS, Batch, Forward, Method, Task, make_method
-from stepe.plan import Plan
-from stepe.training import Result, Row, Silent, Training
+from stepe.samples.samples import TensorSamples
+from stepe.training.building import Result, Row, Silent, Training
 
 EPOCHS = 6
 

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from stepe import InputError
-from stepe.ledger import Ledger
+from stepe.loop.ledger import Ledger
 from stepe.methods import Method
 
 

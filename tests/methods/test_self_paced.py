@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 
 import stepe
-from stepe.ledger import Ledger, Observation
+from stepe.loop.ledger import Ledger, Observation
 from stepe.methods import Task, make_method
 
 

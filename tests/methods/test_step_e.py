@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 import stepe
 from jittered import Jittered
-from stepe.issues import flags
-from stepe.ledger import Ledger, Observation
+from stepe.beliefs.verdicts import flags
+from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.plan import Plan
+from stepe.loop.randomness import Stream
 from stepe.methods import METHODS, Task, make_method
-from stepe.plan import Plan
-from stepe.randomness import Stream
-from stepe.training import Result
+from stepe.training.building import Result
 
 
 def unreduced(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import stepe
-from stepe.ledger import Ledger, Observation
+from stepe.loop.ledger import Ledger, Observation
 from stepe.methods import Batch, Task, make_method
 from stepe.methods.truncation import Truncation
 

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from stepe import InputError
+from stepe.loop.randomness import Stream
 from stepe.models.mlp import MLP
 from stepe.models.pair import Pair, redrawn
 from stepe.models.resnet import resnet18
 from stepe.models.sparse import SparseMLP
-from stepe.randomness import Stream
 
 STREAM = Stream.named(0, "second network")
 

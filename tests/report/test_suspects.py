@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from stepe import Run
-from stepe.exhibits import Exhibit, encoded
 from stepe.report.html import render
 from stepe.report.suspects import BUDGET, all_names, embedded, looks, size_of, suspects
+from stepe.run.previews import Exhibit, encoded
 
 
 @functools.cache

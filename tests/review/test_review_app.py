@@ -3,7 +3,7 @@
 import pytest
 
 from stepe import Run
-from stepe.decisions import Action, Decision
+from stepe.run.decisions import Action, Decision
 
 
 def decide(*choices, name="one", origin="ranked", since=0):

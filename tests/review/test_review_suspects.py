@@ -5,8 +5,8 @@ import pytest
 import stepe
 from made_run import make_run
 from stepe import InputError
-from stepe.decisions import Action, Decision, Key
 from stepe.review.suspects import Suspects
+from stepe.run.decisions import Action, Decision, Key
 
 
 def sampled(suspects: Suspects) -> list[int]:

@@ -25,7 +25,7 @@ from stepe.errors import InputError, StepeError
 from stepe.methods import EVERY_METHOD
 
 if TYPE_CHECKING:
-    from stepe.cleaned import Mode
+    from stepe.review.cleaned import Mode
 
 app = typer.Typer(
     name="stepe",
@@ -309,7 +309,7 @@ def clean(
 
     Writes a run folder: the model, every sample's verdict, the suspects (issues.csv), a report (report.html).
     """
-    from stepe.recipes import clean as recipe
+    from stepe.app import clean as recipe
 
     console = Console(stderr=True, quiet=quiet or as_json, emoji=False)
 
@@ -397,7 +397,7 @@ def clean(
 
 def _write_cleaned(run: stepe.Run, mode: "Mode") -> Path | None:
     """The data again with the suspects marked, removed or corrected; of an experiment, only if it was asked for."""
-    from stepe.cleaned import write_cleaned
+    from stepe.review.cleaned import write_cleaned
 
     request = run.config["request"]
     experiment = request.get("noise") is not None or not request.get("held_out_noisy", True)
@@ -422,7 +422,7 @@ def _typed(context: typer.Context, name: str) -> bool:
 
 def _with_progress(console: Console, work: Callable[[Any], stepe.Run]) -> stepe.Run:
     from stepe.cli.progress import Bars, Lines
-    from stepe.training import Silent
+    from stepe.training.building import Silent
 
     if console.quiet:
         return work(lambda method, position, total: Silent())
@@ -450,7 +450,7 @@ def _show_result(run: stepe.Run, written: Path | None, *, quiet: bool, as_json: 
         typer.echo(str(run.path))
         return
     from stepe.cli.tables import comparison, suspects
-    from stepe.noise_rate import stated_rate
+    from stepe.evidence.noise_rate import stated_rate
     from stepe.report.findings import hardly_recognised
 
     console = Console(emoji=False)
@@ -491,7 +491,7 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print the story as JSON.")] = False,
 ) -> None:
     """Tell one sample's story: its loss by epoch, when it was dropped and came back, what the model thinks it is."""
-    from stepe.story import tell
+    from stepe.run.story import tell
 
     story = tell(open_run(run), sample_id)
     if as_json:

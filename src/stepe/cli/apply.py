@@ -28,9 +28,9 @@ def apply(
     ] = None,
 ) -> None:
     """Take over the decisions of a file, and write the input again with the labels that people chose."""
-    from stepe.cleaned import write_cleaned
-    from stepe.decisions import VERDICTS
-    from stepe.reviewed import apply_reviewed
+    from stepe.review.cleaned import write_cleaned
+    from stepe.review.reviewed import apply_reviewed
+    from stepe.run.decisions import VERDICTS
 
     mode = mode_of(drop=drop, relabel=relabel)
     opened = open_run(run)

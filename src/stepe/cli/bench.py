@@ -8,12 +8,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from stepe.environment import describe_environment
 from stepe.errors import InputError
+from stepe.run.environment import describe_environment
 
 if TYPE_CHECKING:
-    from stepe.bench import Speed
     from stepe.models.resnet import Stem
+    from stepe.reproduction.bench import Speed
 
 
 def bench(
@@ -26,9 +26,9 @@ def bench(
     out: Annotated[Path, typer.Option(help="Where the numbers go.")] = Path("results/bench.json"),
 ) -> None:
     """Measure ms per step, s per epoch, probe time and TFLOP/s of each engine, alone and in fleets."""
-    from stepe.bench import Setting, measure
     from stepe.files import write_text
-    from stepe.training import engine_class, find_device
+    from stepe.reproduction.bench import Setting, measure
+    from stepe.training.building import engine_class, find_device
 
     found = find_device(device)
     setting = Setting(
@@ -56,7 +56,7 @@ def bench(
 
 
 def _table(speeds: "list[Speed]") -> Table:
-    from stepe.bench import COLUMNS, cells
+    from stepe.reproduction.bench import COLUMNS, cells
 
     table = Table(title="ResNet-18 on 32 x 32 pictures", title_justify="left", title_style="bold")
     for column in COLUMNS[:2]:

@@ -9,7 +9,7 @@ from stepe.cli.runs import RunArgument, open_run
 from stepe.errors import InputError
 
 if TYPE_CHECKING:
-    from stepe.cleaned import Mode
+    from stepe.review.cleaned import Mode
 
 
 def cleaned(
@@ -22,7 +22,7 @@ def cleaned(
     ] = None,
 ) -> None:
     """Write the input again with its suspicious rows marked, left out or relabelled; all else stays as it was."""
-    from stepe.cleaned import write_cleaned
+    from stepe.review.cleaned import write_cleaned
 
     typer.echo(str(write_cleaned(open_run(run), mode_of(drop=drop, relabel=relabel), out=out)))
 

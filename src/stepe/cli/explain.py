@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from stepe.story import Story
+from stepe.run.story import Story
 
 BARS = "▁▂▃▄▅▆▇█"
 KEPT, DROPPED, UNSEEN = "·", "x", " "

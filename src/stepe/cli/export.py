@@ -21,7 +21,7 @@ def export(
     everything: Annotated[bool, typer.Option("--all", help="All samples, not only the suspects.")] = False,
 ) -> None:
     """Hand the suspects, with suggestions, to Label Studio or FiftyOne."""
-    from stepe.export import export as write
+    from stepe.review.export import export as write
 
     console = Console(stderr=True, emoji=False)
 

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from stepe.training import Row, Silent, Training
+from stepe.training.building import Row, Silent, Training
 
 
 class Bars:

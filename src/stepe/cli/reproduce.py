@@ -11,7 +11,7 @@ from rich.console import Console
 from stepe.errors import InputError
 
 if TYPE_CHECKING:
-    from stepe.training import Observer
+    from stepe.training.building import Observer
 
 TABLES = {
     "main": "cifar100n",
@@ -57,12 +57,12 @@ def reproduce(
 
     Interrupted, it goes on where it stopped when it is called again.
     """
-    from stepe.paper import grid, runner
-    from stepe.paper.claims import write_claims
-    from stepe.paper.figures import write_figures
-    from stepe.paper.tables import write_tables
-    from stepe.schedule import check_epochs
-    from stepe.training import find_device
+    from stepe.loop.schedule import check_epochs
+    from stepe.reproduction import grid, runner
+    from stepe.reproduction.claims import write_claims
+    from stepe.reproduction.figures import write_figures
+    from stepe.reproduction.tables import write_tables
+    from stepe.training.building import find_device
 
     wanted = _wanted(table, figure)
     chosen = _seeds(seeds)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from stepe.run import Run
+from stepe.app.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd

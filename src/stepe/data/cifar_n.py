@@ -20,8 +20,8 @@ from stepe.data import download as downloads
 from stepe.data import pickles
 from stepe.data.download import Remote
 from stepe.errors import InputError
-from stepe.metrics import Truth
-from stepe.randomness import Stream
+from stepe.loop.metrics import Truth
+from stepe.loop.randomness import Stream
 
 Pixels = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]

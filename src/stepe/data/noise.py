@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from stepe.errors import InputError
-from stepe.randomness import Stream
+from stepe.loop.randomness import Stream
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stepe.data.encode import as_text
 from stepe.data.images import Picture, thumbnail
-from stepe.exhibits import CELL, CELLS, SIDE, TEXT, Exhibit, encoded, shortened
+from stepe.run.previews import CELL, CELLS, SIDE, TEXT, Exhibit, encoded, shortened
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stepe.beliefs.verdicts import Names
 from stepe.data import arrays, images, table
 from stepe.data.encode import (
     Encoder,
@@ -30,9 +31,8 @@ from stepe.data.encode import (
 from stepe.data.originals import Originals
 from stepe.data.split import HOLD_OUT
 from stepe.errors import InputError
-from stepe.issues import Names
 from stepe.models.pretrained import check_model
-from stepe.spreadsheet import escape
+from stepe.tables.cells import escape
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stepe.beliefs.verdicts import Names
 from stepe.data import arrays, cifar_n
 from stepe.data.encode import Encoder, FeatureEncoder, ImageEncoder, Kind, TableEncoder
 from stepe.data.noise import Noise, Planted
@@ -30,10 +31,9 @@ from stepe.data.own import (
 from stepe.data.split import hold_out
 from stepe.data.table import HF_PREFIX, SUFFIXES
 from stepe.errors import InputError
-from stepe.exhibits import Exhibit, encoded
-from stepe.issues import Names
-from stepe.metrics import Truth
-from stepe.randomness import Stream
+from stepe.loop.metrics import Truth
+from stepe.loop.randomness import Stream
+from stepe.run.previews import Exhibit, encoded
 
 BUNDLED_PREFIX = "bundled:"
 PROJECTED = 64

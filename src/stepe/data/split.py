@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 
 from stepe.errors import InputError
-from stepe.randomness import Stream
+from stepe.loop.randomness import Stream
 
 HOLD_OUT = 0.2
 MOST_HELD_OUT = 0.9

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stepe.data.samples import Samples
 from stepe.engine.resident import ResidentEngine
 from stepe.methods.base import Task
+from stepe.samples.samples import Samples
 
 
 class CompiledEngine(ResidentEngine):

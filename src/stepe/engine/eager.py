@@ -8,17 +8,17 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from stepe.averaging import Average
-from stepe.data.samples import Samples
 from stepe.engine.rate import Rate
 from stepe.engine.steps import Awaitable, Steps, exhaust
 from stepe.errors import InputError
-from stepe.ledger import Observation
+from stepe.loop.ledger import Observation
+from stepe.loop.plan import Plan, Share
+from stepe.loop.probe import check_losses, evaluating, probe
+from stepe.loop.randomness import Stream, seed_globals, seeded
+from stepe.loop.ranks import Ranks
 from stepe.methods.base import Batch, Method, Task, View
-from stepe.plan import Plan, Share
-from stepe.probe import check_losses, evaluating, probe
-from stepe.randomness import Stream, seed_globals, seeded
-from stepe.ranks import Ranks
+from stepe.models.averaging import Average
+from stepe.samples.samples import Samples
 
 ModelForward = Callable[[nn.Module, Any], Tensor]
 """(model, inputs) -> outputs"""

@@ -13,10 +13,10 @@ import torch
 
 from stepe.engine.steps import Awaitable, Steps
 from stepe.errors import InputError
-from stepe.fit import Job
-from stepe.randomness import preserved
-from stepe.ranks import Ranks
-from stepe.training import Result, determinism
+from stepe.loop.randomness import preserved
+from stepe.loop.ranks import Ranks
+from stepe.training.building import Result, determinism
+from stepe.training.fit import Job
 
 PATIENCE = 1e-4
 """seconds to sleep when every run waits for the GPU"""

@@ -14,15 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stepe.data.augment import ResidentAugment
-from stepe.data.samples import Samples, TensorSamples
 from stepe.engine.eager import EagerEngine
 from stepe.engine.steps import Steps
 from stepe.errors import InputError
-from stepe.ledger import write_rows
+from stepe.loop.ledger import write_rows
+from stepe.loop.plan import Plan
+from stepe.loop.randomness import Stream, seed_globals
 from stepe.methods.base import Batch, Method, Task
-from stepe.plan import Plan
-from stepe.randomness import Stream, seed_globals
+from stepe.samples.augmentation import ResidentAugment
+from stepe.samples.samples import Samples, TensorSamples
 
 WARM_UP_STEPS = 3
 """before a capture: libraries choose their kernels and allocate their workspaces"""
@@ -59,7 +59,7 @@ class ResidentEngine(EagerEngine):
         if samples.augment is not None and not isinstance(samples.augment, ResidentAugment):
             raise InputError(
                 "the resident engine needs an augmentation with draw() and gather(), such as "
-                "stepe.data.augment.CropFlip; a plain function works with the eager engine"
+                "stepe.samples.augmentation.CropFlip; a plain function works with the eager engine"
             )
         if options.get("amp") == "fp16":
             raise InputError("amp='fp16' needs a loss scale that changes with the run; use 'bf16' here")

@@ -20,14 +20,14 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils.parametrize import is_parametrized
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from stepe.data.samples import TensorSamples
 from stepe.engine.eager import WAYS_TO_UPDATE, EagerEngine
 from stepe.engine.steps import Steps
+from stepe.loop.plan import Plan, Share
+from stepe.loop.probe import evaluating
+from stepe.loop.randomness import Stream, seed_globals
 from stepe.methods.base import Batch, Method
 from stepe.models.tabular import Columns
-from stepe.plan import Plan, Share
-from stepe.probe import evaluating
-from stepe.randomness import Stream, seed_globals
+from stepe.samples.samples import TensorSamples
 
 SMALL_MODEL = 3_000_000
 """parameters, at most; what larger models compute takes far longer than the calls"""

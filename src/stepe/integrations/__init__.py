@@ -1,4 +1,8 @@
-"""Adapters: the same method, ledger and plan inside other people's training."""
+"""Adapters: the same method, ledger and plan inside other people's training, and other people's tools.
+
+Each is a few dozen lines, never a second implementation, and needs an extra of its own. May import all but
+``reproduction`` and ``cli``.
+"""
 
 from stepe.errors import InputError
 

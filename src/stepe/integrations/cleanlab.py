@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stepe.app.run import Run
+from stepe.beliefs.verdicts import COLUMNS
 from stepe.errors import InputError, RunError
-from stepe.issues import COLUMNS
-from stepe.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd

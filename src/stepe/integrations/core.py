@@ -12,19 +12,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, Subset
 
-from stepe.data.samples import DatasetSamples, check_labels, check_returned, check_view, label_tensor, read_labels
+from stepe.beliefs.verdicts import Names, training_table
 from stepe.engine.eager import to_device
 from stepe.errors import InputError, RunError
-from stepe.issues import Names, training_table
-from stepe.labels import with_residuals
-from stepe.ledger import Ledger, Observation
+from stepe.loop.labels import with_residuals
+from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.plan import Plan, Share, batch_sizes
+from stepe.loop.probe import probe
+from stepe.loop.randomness import Stream
+from stepe.loop.ranks import Ranks, unwrapped
+from stepe.loop.schedule import check_epochs
 from stepe.methods import Criterion, Method, Task, make_method
-from stepe.plan import Plan, Share, batch_sizes
-from stepe.probe import probe
-from stepe.randomness import Stream
-from stepe.ranks import Ranks, unwrapped
-from stepe.schedule import check_epochs
-from stepe.training import Row, check_batch_size, check_groups, check_trusted, count_classes, cross_entropy
+from stepe.samples.samples import DatasetSamples, check_labels, check_returned, check_view, label_tensor, read_labels
+from stepe.training.building import Row, check_batch_size, check_groups, check_trusted, count_classes, cross_entropy
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stepe.ledger import Ledger, Observation
-from stepe.ranks import Ranks
+from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.ranks import Ranks
 
 
 class Heard:

@@ -30,22 +30,22 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
+from stepe.app.clean import threads_for, training_for
+from stepe.beliefs.verdicts import Names, training_table
 from stepe.data.encode import FeatureEncoder
-from stepe.data.sparse import SparseSamples, SparseScale, entries
 from stepe.errors import InputError
-from stepe.fit import fit
-from stepe.integrations.rounds import Floats, Member, Rounds, RoundwiseElimination
-from stepe.issues import Names, training_table
-from stepe.ledger import Ledger
+from stepe.evidence.noise_rate import Estimate
+from stepe.loop.ledger import Ledger
+from stepe.loop.randomness import Stream, seeded
 from stepe.methods import Task
 from stepe.methods.elimination import Elimination
 from stepe.models.mlp import MLP
 from stepe.models.sparse import SparseMLP
-from stepe.noise_rate import Estimate
-from stepe.randomness import Stream, seeded
-from stepe.reach import AUTO, Folds
-from stepe.recipes.clean import threads_for, training_for
-from stepe.training import check_trusted, cross_entropy, find_device
+from stepe.samples.sparse import SparseSamples, SparseScale, entries
+from stepe.training.building import check_trusted, cross_entropy, find_device
+from stepe.training.fit import fit
+from stepe.training.reach import AUTO, Folds
+from stepe.training.rounds import Floats, Member, Rounds, RoundwiseElimination
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,17 +19,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler, WeightedRandomSampler
 
-from stepe.data.samples import DatasetSamples, Draw, DrawnDataset, as_tensor, draws
 from stepe.errors import InputError, RunError
 from stepe.integrations.core import BatchForward, Cleaner, Probing
 from stepe.integrations.heard import Heard
-from stepe.labels import with_residuals
+from stepe.loop.labels import with_residuals
+from stepe.loop.plan import Plan, Share, batch_sizes
+from stepe.loop.probe import check_losses
+from stepe.loop.randomness import Stream
+from stepe.loop.ranks import Ranks
 from stepe.methods import Batch, Forward
-from stepe.plan import Plan, Share, batch_sizes
-from stepe.probe import check_losses
-from stepe.randomness import Stream
-from stepe.ranks import Ranks
-from stepe.training import check_batch_size
+from stepe.samples.samples import DatasetSamples, Draw, DrawnDataset, as_tensor, draws
+from stepe.training.building import check_batch_size
 
 ITERATE_INSIDE = "no epoch is on; iterate over the loader inside `for epoch in cleaner.epochs(model):`"
 

@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from stepe.errors import InputError
 from stepe.files import plain, reporting, write_text
-from stepe.training import Result, Row, Silent, Training
+from stepe.training.building import Result, Row, Silent, Training
 
 EVERY_EPOCH = "train_loss"
 """a number that every line has"""

@@ -19,12 +19,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from stepe.data.samples import check_map_style
 from stepe.errors import InputError
 from stepe.integrations import missing
 from stepe.integrations.core import BatchForward, Probing
 from stepe.integrations.torch import StepE
-from stepe.plan import batch_sizes
+from stepe.loop.plan import batch_sizes
+from stepe.samples.samples import check_map_style
 
 try:
     from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments

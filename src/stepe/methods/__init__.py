@@ -1,4 +1,8 @@
-"""The methods by name. To add one: a file in this folder and a line in ``METHODS``; the contract suite picks it up."""
+"""The methods by name: each a file, named after its paper, and a line in ``METHODS``.
+
+To add one, write the file and the line; the contract suite picks it up. May import ``loop``, ``samples``, ``models``,
+``beliefs`` and ``evidence``; a method knows no engine and no file.
+"""
 
 from typing import Any
 
@@ -17,7 +21,7 @@ from stepe.methods.pruned import Pruned
 from stepe.methods.sce import SymmetricCrossEntropy
 from stepe.methods.self_paced import SelfPaced
 from stepe.methods.step_e import StepwiseElimination
-from stepe.methods.step_e_plus import StepEPlus
+from stepe.methods.step_e_plus.method import StepEPlus
 from stepe.methods.truncation import Truncation
 
 METHODS: dict[str, type[Method]] = {
@@ -41,7 +45,7 @@ METHODS: dict[str, type[Method]] = {
 }
 """what :func:`stepe.fit` trains by"""
 RECIPES: dict[str, type[Method]] = {Pruned.name: Pruned}
-"""what takes several trainings, one after the other (:mod:`stepe.recipes`)"""
+"""what takes several trainings, one after the other (:mod:`stepe.training.prune`)"""
 EVERY_METHOD = METHODS | RECIPES
 
 __all__ = [

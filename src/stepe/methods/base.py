@@ -1,4 +1,4 @@
-"""What a method is: the answers to three questions, asked by the loop in :mod:`stepe.fit`.
+"""What a method is: the answers to three questions, asked by the loop in :mod:`stepe.training.fit`.
 
 1. Do I need a fresh probe before this epoch?        :meth:`Method.wants_probe`
 2. Which samples train, with which weight and target? :meth:`Method.plan`
@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from stepe.errors import InputError
-from stepe.labels import READERS, Kind, Read, kind_of
-from stepe.ledger import Ledger, Observation
-from stepe.plan import Plan
-from stepe.posterior import Belief
-from stepe.probe import check_losses
-from stepe.schedule import default_warmup
-from stepe.selection import protect, select
+from stepe.evidence.posterior import Belief
+from stepe.loop.labels import READERS, Kind, Read, kind_of
+from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.plan import Plan
+from stepe.loop.probe import check_losses
+from stepe.loop.schedule import default_warmup
+from stepe.loop.selection import protect, select
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 """(outputs, targets) -> one loss per sample"""
@@ -38,7 +38,7 @@ class Task:
     """All that a method may know about a run. The truth, where a benchmark has it, is not among it."""
 
     labels: Tensor
-    """the given labels: int64 classes, or what else a criterion compares outputs with (``stepe.labels``)"""
+    """the given labels: int64 classes, or what else a criterion compares outputs with (``stepe.loop.labels``)"""
     classes: int
     """0 where labels are no classes"""
     epochs: int
@@ -53,7 +53,7 @@ class Task:
     weight: Tensor | None = None
     """how much each sample counts in training; ``None``: all the same"""
     reach: str = "in-sample"
-    """who judges the samples: the model in training, or others (``stepe.reach``)"""
+    """who judges the samples: the model in training, or others (``stepe.training.reach``)"""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     """where the loss is computed: state that it reads lives there"""
 

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from stepe.errors import InputError
-from stepe.ledger import Ledger, Observation, read_rows
+from stepe.evidence.noise_rate import CAP_OF_ESTIMATE, Estimate, estimate_rate
+from stepe.loop.ledger import Ledger, Observation, read_rows
+from stepe.loop.plan import Plan
+from stepe.loop.probe import check_losses
+from stepe.loop.randomness import Stream
+from stepe.loop.schedule import check_drop_max, default_warmup
 from stepe.methods.base import Batch, Forward, Task
 from stepe.methods.plain import Plain
 from stepe.models.pair import Pair, redrawn
-from stepe.noise_rate import CAP_OF_ESTIMATE, Estimate, estimate_rate
-from stepe.plan import Plan
-from stepe.probe import check_losses
-from stepe.randomness import Stream
-from stepe.schedule import check_drop_max, default_warmup
 
 ROUNDING = 1e-4
 """of a share in single precision, which is all that some devices have, times the samples of a batch"""

@@ -7,17 +7,17 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from stepe.automatic import SETTLED, Automatic
 from stepe.errors import InputError
-from stepe.ledger import TRUST_MEMORY, Ledger, Observation
+from stepe.evidence.automatic import SETTLED, Automatic
+from stepe.evidence.noise_rate import UNKNOWN, Estimate, drop_max_from_rate, hardly_recognised, resolve_drop_max
+from stepe.evidence.posterior import Belief, beyond_doubt, of_labels, shows_by_label, with_evidence
+from stepe.evidence.telling import telling
+from stepe.loop.ledger import TRUST_MEMORY, Ledger, Observation
+from stepe.loop.plan import Plan
+from stepe.loop.probe import among_classes
+from stepe.loop.schedule import Schedule, check_epochs
+from stepe.loop.selection import Selection, protect, select, soften
 from stepe.methods.base import Method, Task, View, resolve_warmup
-from stepe.noise_rate import UNKNOWN, Estimate, drop_max_from_rate, hardly_recognised, resolve_drop_max
-from stepe.plan import Plan
-from stepe.posterior import Belief, beyond_doubt, of_labels, shows_by_label, with_evidence
-from stepe.probe import among_classes
-from stepe.schedule import Schedule, check_epochs
-from stepe.selection import Selection, protect, select, soften
-from stepe.telling import telling
 
 SCORES = ("auto", "loss", "guess", "posterior")
 
@@ -38,8 +38,8 @@ class Elimination(Method):
     """epochs before anything is dropped; ``None``: a sixth of the run; ``auto``: until nothing is learned but noise"""
     score: Literal["auto", "loss", "guess", "posterior"] = "auto"
     """what is ranked: the latest loss, as in the paper; that of the running guess; or how unlikely the label is by the
-    guess and by how labels go wrong (``stepe.posterior``). ``auto``: the last where rho_max is found out or the probe
-    is cross-fitted, else the loss"""
+    guess and by how labels go wrong (``stepe.evidence.posterior``). ``auto``: the last where rho_max is found out or
+    the probe is cross-fitted, else the loss"""
     softness: float = 0.0
     """down-weight instead of dropping, with this temperature in units of loss; 0 drops"""
     min_keep: float = 0.0
@@ -222,7 +222,7 @@ class Elimination(Method):
         return right * shows_by_label(shows, evidence, self.task.labels)
 
     def shows(self, ledger: Ledger) -> Tensor | None:
-        """P(the input shows anything of a class), where that is known (``stepe.telling``)."""
+        """P(the input shows anything of a class), where that is known (``stepe.evidence.telling``)."""
         return ledger["shows"].nan_to_num(nan=1.0) if "shows" in ledger.columns else None
 
     def believes(self, ledger: Ledger) -> Belief | None:

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from stepe.errors import InputError
-from stepe.ledger import Ledger, Observation, read_rows, write_rows
+from stepe.evidence.noise_rate import CAP, resolve_drop_max
+from stepe.loop.ledger import Ledger, Observation, read_rows, write_rows
+from stepe.loop.plan import Plan
+from stepe.loop.probe import margins
 from stepe.methods.base import Batch, Forward, Task
 from stepe.methods.plain import Plain
 from stepe.methods.robust_loss import check_logits
-from stepe.noise_rate import CAP, resolve_drop_max
-from stepe.plan import Plan
-from stepe.probe import margins
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """Mixup: train on blends of two samples, and on the labels of both.
 
-Zhang et al., *mixup: Beyond Empirical Risk Minimization*, 2018, Eq. 2. What it does stands in :mod:`stepe.mixing`.
+Zhang et al., *mixup: Beyond Empirical Risk Minimization*, 2018, Eq. 2. What it does stands in
+:mod:`stepe.methods.mixing`.
 """
 
 from dataclasses import dataclass
@@ -9,11 +10,11 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from stepe.errors import InputError
-from stepe.ledger import Ledger
+from stepe.loop.ledger import Ledger
+from stepe.loop.plan import Plan
 from stepe.methods.base import Batch, Forward, Task
+from stepe.methods.mixing import Blends
 from stepe.methods.plain import Plain
-from stepe.mixing import Blends
-from stepe.plan import Plan
 
 
 @dataclass

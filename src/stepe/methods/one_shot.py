@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from stepe.loop.schedule import Schedule
 from stepe.methods.elimination import Elimination
-from stepe.schedule import Schedule
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What :mod:`stepe.recipes.prune` trains: plain training on a part of the samples that was chosen beforehand."""
+"""What :mod:`stepe.training.prune` trains: plain training on a part of the samples that was chosen beforehand."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,13 +6,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from stepe.confident import prunable
+from stepe.beliefs.confident import prunable
 from stepe.errors import InputError
-from stepe.ledger import Ledger, Observation
+from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.plan import Plan
+from stepe.loop.probe import judged
 from stepe.methods.base import Task
 from stepe.methods.plain import Plain
-from stepe.plan import Plan
-from stepe.probe import judged
 
 
 def part(kept: Tensor, epoch: int, task: Task) -> Plan:
@@ -68,7 +68,7 @@ class Pruned(Plain):
         super().start(task, ledger)
         if self.guess is None:
             raise InputError(
-                "'prune' trains twice, so fit() alone cannot do it: use stepe.recipes.prune.prune, or "
+                "'prune' trains twice, so fit() alone cannot do it: use stepe.training.prune.prune, or "
                 "stepe clean --method prune"
             )
         self._judged = judged(self.guess, task.labels)

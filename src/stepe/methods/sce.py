@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from stepe.errors import InputError
-from stepe.ledger import Ledger
+from stepe.loop.ledger import Ledger
 from stepe.methods.base import Task
 from stepe.methods.robust_loss import RobustLoss, of_label
 

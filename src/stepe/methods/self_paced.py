@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from stepe.errors import InputError
-from stepe.ledger import Ledger
+from stepe.loop.ledger import Ledger
+from stepe.loop.plan import Plan
 from stepe.methods.base import Method, Task, View
-from stepe.plan import Plan
 
 
 @dataclass

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from stepe.errors import InputError
-from stepe.ledger import Ledger
+from stepe.loop.ledger import Ledger
+from stepe.loop.schedule import Schedule, Shape, make_schedule
 from stepe.methods.base import Task
 from stepe.methods.elimination import Elimination
-from stepe.schedule import Schedule, Shape, make_schedule
 
 
 @dataclass

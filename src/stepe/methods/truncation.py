@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from stepe.errors import InputError
-from stepe.ledger import Ledger
+from stepe.evidence.noise_rate import resolve_drop_max
+from stepe.loop.ledger import Ledger
+from stepe.loop.plan import Plan
+from stepe.loop.selection import select
 from stepe.methods.base import Batch, Forward, Method, Task, View
-from stepe.noise_rate import resolve_drop_max
-from stepe.plan import Plan
-from stepe.selection import select
 
 
 @dataclass

@@ -1,1 +1,4 @@
-"""The models that ship with stepe."""
+"""The networks that ship with stepe, pretrained ones, and what is done to any network: copies, averages, pairs.
+
+May import ``loop`` and ``samples``.
+"""

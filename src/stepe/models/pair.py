@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from stepe.errors import InputError
+from stepe.loop.randomness import Stream, seeded
 from stepe.models.copying import copy_of
-from stepe.randomness import Stream, seeded
 
 
 class Pair(nn.Module):

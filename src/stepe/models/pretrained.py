@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from stepe.errors import InputError
-from stepe.probe import evaluating
-from stepe.randomness import preserved
+from stepe.loop.probe import evaluating
+from stepe.loop.randomness import preserved
 
 PACKAGES = {"timm": "timm", "hf": "transformers"}
 KINDS = {"timm": "images", "hf": "text"}

@@ -1,1 +1,4 @@
-"""What a run found, as a page to look at."""
+"""``report.html``: what a run found, as one page to look at and to send around.
+
+Made from a run folder alone. No torch. May import ``run`` and ``beliefs``.
+"""

@@ -21,12 +21,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from stepe.errors import InputError
-from stepe.noise_rate import Estimate
+from stepe.evidence.noise_rate import Estimate
 from stepe.report.wording import percent
-from stepe.trace import Trace
+from stepe.run.trace import Trace
 
 if TYPE_CHECKING:
-    from stepe.run import Run
+    from stepe.app.run import Run
 
 # After Okabe and Ito: told apart by people with any colour vision.
 COLOURS = {

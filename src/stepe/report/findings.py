@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from stepe.noise_rate import Estimate
-from stepe.reach import BY_HEART
+from stepe.evidence.noise_rate import Estimate
 from stepe.report.figures import drops
 from stepe.report.wording import percent, share, visible
+from stepe.training.reach import BY_HEART
 
 if TYPE_CHECKING:
-    from stepe.run import Run
+    from stepe.app.run import Run
 
 HALF, FEW, NOTABLY = 0.5, 5, 1.5
 """a few classes are worth a word if they hold half of the flags, and notably more of them than of the samples"""

@@ -28,7 +28,7 @@ from stepe.report.wording import DASH, duration, percent, share, size, suspicion
 if TYPE_CHECKING:
     import pandas as pd
 
-    from stepe.run import Run
+    from stepe.app.run import Run
 
 SCRIPTS = ("dom.js", "decisions.js", "gallery.js", "choose.js", "review.js", "charts.js")
 """in this order, one script"""

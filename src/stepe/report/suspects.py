@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from stepe.exhibits import LOSSLESS, Exhibit, encoded, media_type, shortened
-from stepe.likely import likely_classes
-from stepe.noise_rate import Estimate
+from stepe.evidence.noise_rate import Estimate
 from stepe.report.figures import drops
+from stepe.review.choices import likely_classes
+from stepe.run.previews import LOSSLESS, Exhibit, encoded, media_type, shortened
 
 if TYPE_CHECKING:
-    from stepe.run import Run
+    from stepe.app.run import Run
 
 LISTED = 1_000
 """suspects on the page; ``issues.csv`` has all"""

@@ -1,1 +1,5 @@
-"""``stepe review``: a local web app in which people go through the suspects of a run."""
+"""What people decide about the suspects, and the data written again with it.
+
+The review app with its guard, decisions as a table, the cleaned file, exports to other tools. No torch. May import
+``run``, ``tables``, ``beliefs`` and ``report``.
+"""

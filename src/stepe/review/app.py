@@ -14,13 +14,13 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from stepe.cleaned import MODES, write_cleaned
+from stepe.app.run import Run
 from stepe.errors import InputError, StepeError
-from stepe.exhibits import media_type
+from stepe.review.cleaned import MODES, write_cleaned
 from stepe.review.guard import App, Guard
+from stepe.review.reviewed import write_reviewed
 from stepe.review.suspects import Suspects
-from stepe.reviewed import write_reviewed
-from stepe.run import Run
+from stepe.run.previews import media_type
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 MOST_ROWS = 200

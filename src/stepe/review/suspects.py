@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from stepe.decisions import Action, Decision, Key, Origin, verdict_on
+from stepe.app.run import Run
 from stepe.errors import InputError
-from stepe.likely import MOST, likely_classes
-from stepe.randomness import Stream
+from stepe.loop.randomness import Stream
+from stepe.review.choices import MOST, likely_classes
 from stepe.review.precision import Precision, seconds_each
-from stepe.run import Run
+from stepe.run.decisions import Action, Decision, Key, Origin, verdict_on
 
 SPLIT = "train"
 """held-out samples are never flagged"""

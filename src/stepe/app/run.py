@@ -1,0 +1,386 @@
+"""The run folder: what a run leaves on disk, written so that a kill at any moment loses at most one epoch.
+
+``config.json``, ``history.jsonl`` (a line an epoch), ``checkpoint/``, ``trace.bin``, and at the end
+``samples.parquet`` (every row), ``issues.csv`` (the flagged ones, ranked), ``model.safetensors`` and ``summary.json``,
+whose presence says that the run is finished. ``report.html`` is made from these. What people decide about the labels
+goes to ``decisions.sqlite``.
+"""
+
+import hashlib
+import json
+import os
+import shlex
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stepe.beliefs.verdicts import COLUMNS, Names, held_out_table, training_table
+from stepe.errors import InputError, RunError
+from stepe.files import TEMPORARY, plain, replacing, reporting, sweep, write_text
+from stepe.loop.labels import class_name
+from stepe.run.decisions import Decisions, Key
+from stepe.run.environment import describe_environment
+from stepe.run.previews import Exhibit, clean_examples, read_exhibits, worth_showing, write_exhibits
+from stepe.run.trace import Trace
+from stepe.samples.samples import TensorSamples
+from stepe.tables.cells import escape_texts
+from stepe.training import checkpoint
+from stepe.training.building import Result, Row, Training
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = 1
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True)
+class About:
+    """What a run folder records beyond the training itself."""
+
+    request: dict[str, Any] = field(default_factory=dict)
+    """the arguments that made the run, from which it is resumed"""
+    class_names: list[str] | None = None
+    names: Names | None = None
+    held_out_names: Names | None = None
+    exhibits: Callable[[list[int]], list[Exhibit]] | None = None
+    """indices of training samples -> what people are shown of them"""
+    pictured: bool = False
+    """whether the samples are pictures, of which fewer are stored than of texts"""
+    unlabelled: Tensor | None = None
+    """samples without a label, which the finished model predicts"""
+    unlabelled_names: Names | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    """further files of the run, by name: how inputs are encoded, what was found before training"""
+
+
+class RunFolder:
+    """Writes a run as it goes (an observer of ``fit``)."""
+
+    def __init__(self, path: str | Path, about: About | None = None):
+        self.path = Path(path)
+        self.about = about or About()
+        self._resume, self._checkpoint_every = False, 1
+
+    def prepare(self, *, resume: bool, checkpoint_every: int) -> None:
+        """Refuse a folder that cannot be used, before any work is done."""
+        if checkpoint_every < 1:
+            raise InputError(f"checkpoint_every is {checkpoint_every!r}; it must be at least 1")
+        with reporting(self.path):
+            if self.path.exists() and not self.path.is_dir():
+                raise InputError(f"{self.path} is a file; choose another folder for the run")
+            # A process killed before it wrote anything whole leaves temporary files at most.
+            names = [entry.name for entry in self.path.iterdir()] if self.path.is_dir() else []
+        occupied = not all(name.startswith(TEMPORARY) for name in names)
+        if occupied and not resume:
+            raise InputError(f"{self.path} is not empty; choose another folder, or resume the run that is in it")
+        self._resume = resume and occupied
+        if self._resume and not (self.path / "config.json").exists():
+            raise RunError(f"{self.path} holds no run (no config.json); nothing to resume")
+        self._checkpoint_every = checkpoint_every
+
+    def run_started(self, training: Training) -> None:
+        """Start a new folder, or take up the last checkpoint of the one that is there."""
+        self._trace = Trace(self.path / "trace.bin", training.ledger.n)
+        if not self._resume or not self._take_up(training):
+            self._begin(training)
+        for name, content in self.about.files.items():
+            if not (self.path / name).exists():
+                write_text(self.path / name, content)
+        self._trace.truncate(training.epoch)
+        self._rewrite_history(training.history)
+
+    def _begin(self, training: Training) -> None:
+        with reporting(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        sweep(self.path)
+        if not self._resume:
+            class_names = self.about.class_names or [str(label) for label in range(training.task.classes)]
+            config = {
+                "format": FORMAT,
+                "request": self.about.request,
+                "fit": training.config,
+                "class_names": class_names,
+                "environment": describe_environment(training.task.seed, str(training.engine.device)),
+            }
+            write_text(self.path / "config.json", json.dumps(plain(config), indent=1, ensure_ascii=False))
+        checkpoint.save(self.path / "checkpoint", training)
+
+    def _take_up(self, training: Training) -> bool:
+        sweep(self.path)
+        saved = read_config(self.path)
+        _check_same(saved["fit"], training.config, self.path)
+        threads = saved["environment"]["threads"]
+        if threads != (now := describe_environment()["threads"]):
+            warnings.warn(
+                f"{self.path} was started with {threads} threads and goes on with {now}: results differ by rounding",
+                stacklevel=2,
+            )
+        return checkpoint.restore(self.path / "checkpoint", training)
+
+    def _rewrite_history(self, history: list[Row]) -> None:
+        """The checkpoint knows which epochs count: a later or torn line is from an epoch that will run again."""
+        write_text(self.path / "history.jsonl", "".join(f"{_json_line(row)}\n" for row in history))
+
+    def epoch_ended(self, training: Training, row: Row) -> None:
+        """Add the epoch's line and, when it is due, a checkpoint."""
+        if self._trace.fits(training.task.epochs):
+            self._trace.append(training.ledger, probed=row["probed"])
+        path = self.path / "history.jsonl"
+        with reporting(path), path.open("a", encoding="utf-8") as file:
+            file.write(f"{_json_line(row)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if training.epoch % self._checkpoint_every == 0 or training.epoch == training.task.epochs:
+            checkpoint.save(self.path / "checkpoint", training)
+
+    def run_ended(self, result: Result) -> None:
+        """Write what the run found; the summary comes last and says that all is there."""
+        training = result.training
+        self._trace.truncate(training.task.epochs)
+        if self._trace.fits(training.task.epochs):
+            self._trace.append(training.ledger, probed=True)
+        with replacing(self.path / "model.safetensors") as temporary:
+            checkpoint.save_weights(result.model, temporary)
+        samples = self._samples(result)
+        with replacing(self.path / "samples.parquet") as temporary:
+            samples.to_parquet(temporary, index=False)
+        with replacing(self.path / "issues.csv") as temporary:
+            issues = samples.loc[samples["flagged"], list(COLUMNS)].sort_values("rank")
+            escape_texts(issues).to_csv(temporary, index=False)
+        if self.about.exhibits is not None:
+            shown = worth_showing(samples, pictured=self.about.pictured)
+            write_exhibits(self.path, self.about.exhibits(shown))
+        self._store_probabilities(training)
+        found = {} if self.about.unlabelled is None else {"unlabelled": len(self.about.unlabelled)}
+        write_text(self.path / "summary.json", json.dumps(plain(result.summary | found), indent=1))
+
+    def _store_probabilities(self, training: Training) -> None:
+        """The running guess, for tools that work on probabilities."""
+        if "guess" not in training.ledger.columns:
+            return
+        rows = np.arange(training.ledger.n) if self.about.names is None else np.asarray(self.about.names.rows)
+        with replacing(self.path / "probabilities.npz") as temporary:
+            np.savez_compressed(temporary, row=rows, probability=training.ledger["guess"].cpu().numpy())
+
+    def _samples(self, result: Result) -> "pd.DataFrame":
+        import pandas as pd
+
+        training, about = result.training, self.about
+        class_names = read_config(self.path)["class_names"]
+        names = about.names or Names.numbered(training.ledger.n)
+        after_warmup = training.task.epochs - training.method.warmup_epochs
+        belief = training.method.believes(training.ledger)
+        tables = [training_table(training.ledger, training.task.labels, class_names, names, after_warmup, belief)]
+        if result.held_out is not None and result.held_out_labels is not None:
+            held_out_names = about.held_out_names or Names.numbered(len(result.held_out_labels), "test")
+            tables.append(held_out_table(result.held_out, result.held_out_labels, class_names, held_out_names))
+        if about.unlabelled is not None:
+            tables.append(self._predicted(result, about.unlabelled, class_names))
+        for before, table in pairwise(tables):
+            table["rank"] += before["rank"].max()
+        return pd.concat([pd.DataFrame(table) for table in tables], ignore_index=True)
+
+    def _predicted(self, result: Result, unlabelled: Tensor, class_names: list[str]) -> dict[str, Any]:
+        """The rows of samples without a label: a suggestion, and nothing to suspect."""
+        engine = result.training.engine
+        nobodys = torch.zeros(len(unlabelled), dtype=torch.int64)
+        seen = engine.judge(TensorSamples(unlabelled.to(engine.device)), nobodys)
+        seen = replace(seen, given_probability=None, margin=None)
+        names = self.about.unlabelled_names or Names.numbered(len(unlabelled), "unlabelled")
+        table = held_out_table(seen, nobodys, class_names, names)
+        return table | {"given_label": [""] * len(unlabelled)}
+
+
+def _json_line(row: Row) -> str:
+    return json.dumps(plain(row), allow_nan=False)
+
+
+def _check_same(saved: dict[str, Any], now: dict[str, Any], path: Path) -> None:
+    different = [
+        f"{key} was {saved.get(key)!r} and is now {now.get(key)!r}"
+        for key in sorted(saved.keys() | now.keys())
+        if saved.get(key) != now.get(key)
+    ]
+    if different:
+        raise RunError(
+            f"{path} was started with another configuration: {'; '.join(different)}. "
+            "Resume it as it was, or start a new run in another folder"
+        )
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The configuration of a run, or an error that says that there is none."""
+    try:
+        config: dict[str, Any] = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise RunError(f"{path} is not a run folder (no config.json); runs are made by `stepe clean`") from error
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path / 'config.json'} cannot be read: {error}") from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise RunError(f"{path / 'config.json'} is not of a run that this version of stepe can read")
+    return config
+
+
+class Run:
+    """A run on disk: ``Run("runs/digits-1").issues``."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.config = read_config(self.path)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return (self.path / "summary.json").exists()
+
+    @property
+    def digest(self) -> str:
+        """What tells this run from any other, wherever its folder lies: browsers keep decisions under it."""
+        return hashlib.sha256((self.path / "config.json").read_bytes()).hexdigest()[:16]
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return str(self.config["fit"]["method"])
+
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes, in the order of the model's outputs."""
+        return list(self.config["class_names"])
+
+    @cached_property
+    def history(self) -> list[Row]:
+        """One row an epoch; a line torn by a kill is left out."""
+        path = self.path / "history.jsonl"
+        rows = []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                break
+        return rows
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The run in a few numbers."""
+        self.check_finished()
+        try:
+            summary: dict[str, Any] = json.loads((self.path / "summary.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{self.path / 'summary.json'} cannot be read ({error}); make the run again") from error
+        return summary
+
+    @cached_property
+    def samples(self) -> "pd.DataFrame":
+        """Every sample, in the order of the source's splits.
+
+        What people have decided by the time it is read stands in ``status`` and ``reviewed_label``.
+        """
+        import pandas as pd
+
+        self.check_finished()
+        try:
+            samples = pd.read_parquet(self.path / "samples.parquet")
+        except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
+            raise RunError(f"{self.path / 'samples.parquet'} cannot be read ({error}); make the run again") from error
+        decided = self.decisions.current()
+        if not decided:
+            return samples
+        found = [decided.get(Key(*key)) for key in zip(samples["split"], samples["row"].tolist(), strict=True)]
+        return samples.assign(
+            status=[
+                before if each is None else each.verdict for before, each in zip(samples["status"], found, strict=True)
+            ],
+            reviewed_label=["" if each is None else each.label or "" for each in found],
+        )
+
+    @property
+    def decisions(self) -> Decisions:
+        """What people have decided about the labels."""
+        return Decisions(self.path)
+
+    @property
+    def issues(self) -> "pd.DataFrame":
+        """The flagged samples, most suspicious first."""
+        flagged = self.samples[self.samples["flagged"]]
+        return flagged.sort_values("rank").reset_index(drop=True)
+
+    @property
+    def others(self) -> "list[Run]":
+        """The runs this one was compared with."""
+        folder = self.path / "compare"
+        paths = sorted(folder.iterdir()) if folder.is_dir() else []
+        return [Run(path) for path in paths if (path / "summary.json").exists()]
+
+    @cached_property
+    def exhibits(self) -> dict[int, Exhibit]:
+        """What people are shown of the suspects and of clean examples, by row of the training data."""
+        return read_exhibits(self.path)
+
+    @cached_property
+    def _clean_examples(self) -> dict[str, list[int]]:
+        found = clean_examples(self.samples).groupby("given_label", sort=False)["row"]
+        return {str(name): [int(row) for row in rows] for name, rows in found}
+
+    def examples(self, class_name: str) -> list[int]:
+        """Rows of a few training samples of a class whose label can be trusted most, those first."""
+        return self._clean_examples.get(class_name, [])
+
+    def trace(self, index: int) -> list[Row]:
+        """One training sample's story: loss, prediction and whether it was dropped, an entry an epoch."""
+        class_names = self.class_names
+        entries = Trace(self.path / "trace.bin", self.config["fit"]["samples"]).sample(index)
+        return [
+            {
+                "epoch": epoch,
+                "loss": None if entry["loss"] != entry["loss"] else float(entry["loss"]),
+                "prediction": class_name(int(entry["prediction"]), class_names) or None,
+                "dropped": bool(entry["dropped"]),
+            }
+            for epoch, entry in enumerate(entries)
+        ]
+
+    def predict(self, data: Any, device: str = "auto") -> "pd.DataFrame":
+        """What the model says about further data of the same form: id, predicted_label and confidence, a row each."""
+        from stepe.app.predict import predict
+
+        return predict(self, data, device=device)
+
+    def report(self) -> Path:
+        """Build ``report.html`` anew; returns its path."""
+        from stepe.report.html import write_report
+
+        return write_report(self)
+
+    def check_finished(self) -> None:
+        """Refuse a run that did not come to its end, and say how to continue it."""
+        if not self.finished:
+            command = f"stepe clean --resume {shlex.quote(str(self.path))}"
+            raise RunError(f"{self.path} is not finished; continue it with `{command}`")
+
+
+def new_run_path(data: str, runs: Path = RUNS) -> Path:
+    """The next free ``runs/<data>-<n>``."""
+    names = [path.name for path in runs.iterdir()] if runs.is_dir() else []
+    tails = [name.removeprefix(f"{data}-") for name in names if name.startswith(f"{data}-")]
+    return runs / f"{data}-{max((int(tail) for tail in tails if tail.isdecimal()), default=0) + 1}"
+
+
+def latest_run(runs: Path = RUNS) -> Path:
+    """The run that was started last."""
+    found = [path.parent for path in runs.glob("*/config.json")]
+    if not found:
+        raise RunError(f"there is no run under {runs}/ yet; make one with `stepe clean digits`, or name a run folder")
+    return max(found, key=lambda path: (path / "config.json").stat().st_mtime)

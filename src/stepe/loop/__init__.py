@@ -1,0 +1,6 @@
+"""The paper's loop in parts: schedule, selection, ledger, plan, objective, and what they stand on (labels, named
+randomness, processes, metrics).
+
+Each part is a small pure function or value. Rooms that know no torch may use those that know none either: ``schedule``,
+``draws`` and ``metrics``. Imports nothing but ``errors`` and ``files``.
+"""

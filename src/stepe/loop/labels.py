@@ -1,0 +1,126 @@
+"""What a label is, and what outputs say about it.
+
+*Classes* are integers. *Marks* are several labels at once, each yes or no: a row of 0 and 1 per sample, and a row of
+logits as output. *Numbers* are what a regression learns: one per sample, or a row of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from stepe.errors import InputError
+from stepe.loop.ledger import Observation
+from stepe.loop.probe import read_logits
+
+Kind = Literal["classes", "marks", "numbers"]
+Read = Callable[[Tensor, Tensor | None, bool], dict[str, Tensor]]
+"""(outputs, given labels, whether probabilities are wanted) -> columns of an observation"""
+
+LARGE = 3.0
+"""robust standard deviations beyond which a residual contradicts the given number"""
+DEVIATION = 1.4826
+"""times the median of normal residuals' sizes is their standard deviation"""
+NONE = "(none)"
+"""a sample without any mark"""
+
+
+def kind_of(labels: Tensor) -> Kind:
+    """By type, shape and values.
+
+    >>> kind_of(torch.tensor([0, 2])), kind_of(torch.tensor([0.5, 2])), kind_of(torch.tensor([[0.0, 1.0]]))
+    ('classes', 'numbers', 'marks')
+    """
+    if not labels.is_floating_point():
+        return "classes"
+    return "marks" if labels.ndim == 2 and bool(((labels == 0) | (labels == 1)).all()) else "numbers"
+
+
+def read_marks(logits: Tensor, marks: Tensor | None, probabilities: bool = False) -> dict[str, Tensor]:
+    """The mark that the logits disagree with most: its number, how sure they are, and by which margin."""
+    if marks is None:
+        return {}
+    agreeing = _shaped(logits, marks) * (2 * marks - 1)
+    margin, worst = agreeing.min(1)
+    return {
+        "prediction": worst,
+        "confidence": torch.sigmoid(-margin),
+        "margin": margin,
+        "given_probability": torch.sigmoid(margin),
+    }
+
+
+def read_numbers(outputs: Tensor, numbers: Tensor | None, probabilities: bool = False) -> dict[str, Tensor]:
+    """The predicted numbers; how far off they are shows only beside all others, see :func:`with_residuals`."""
+    return {} if numbers is None else {"output": _shaped(outputs, numbers)}
+
+
+def _shaped(outputs: Tensor, labels: Tensor) -> Tensor:
+    if outputs.numel() != labels.numel():
+        raise InputError(
+            f"the outputs have shape {tuple(outputs.shape)} and the labels {tuple(labels.shape)}; give one output per "
+            "number or mark of a label, or the losses alone"
+        )
+    return outputs.detach().to(torch.float32).reshape(labels.shape)
+
+
+READERS: dict[Kind, Read] = {"classes": read_logits, "marks": read_marks, "numbers": read_numbers}
+
+
+def with_residuals(seen: Observation, labels: Tensor) -> Observation:
+    """Predicted numbers contradict given ones where the residual is large beside the usual one: a negative margin.
+
+    The usual size is that of the median, which wrong numbers hardly move as long as they are fewer than half.
+    """
+    if seen.output is None:
+        return seen
+    residual = (seen.output - labels.to(seen.output)).abs().reshape(len(labels), -1)
+    usual = DEVIATION * residual.nanmedian(0).values
+    return replace(seen, margin=LARGE - (residual / usual.clamp(min=torch.finfo(torch.float32).tiny)).amax(1))
+
+
+def given_names(labels: Tensor, class_names: list[str]) -> list[str]:
+    """The given labels in words."""
+    if (kind := kind_of(labels)) == "classes":
+        return [class_names[label] for label in labels.tolist()]
+    return _number_names(labels) if kind == "numbers" else [_mark_names(row, class_names) for row in labels.bool()]
+
+
+def suggested_names(seen: Observation, labels: Tensor, class_names: list[str]) -> list[str]:
+    """What the model would rather have, in words; nothing where it cannot say.
+
+    Of marks, the one that it disagrees with most is turned over.
+    """
+    if seen.output is not None:
+        return _number_names(seen.output)
+    if seen.prediction is None or (kind := kind_of(labels)) == "numbers":
+        return [""] * len(labels)
+    predicted = seen.prediction.cpu()
+    # A most likely class without a probability comes from logits that are not finite: it suggests nothing.
+    known = torch.ones_like(predicted, dtype=torch.bool) if seen.confidence is None else ~seen.confidence.cpu().isnan()
+    if kind == "classes":
+        return [class_name(number, class_names) for number in torch.where(known, predicted, -1).tolist()]
+    known &= predicted >= 0
+    disagrees = known & (torch.zeros(len(labels)) if seen.margin is None else seen.margin.cpu()).lt(0)
+    turned = labels.bool().clone()
+    turned[disagrees, predicted[disagrees]] ^= True
+    return [_mark_names(row, class_names) if sure else "" for row, sure in zip(turned, known.tolist(), strict=True)]
+
+
+def class_name(number: int, class_names: list[str]) -> str:
+    """The name of a predicted class; nothing for -1, no prediction."""
+    if number < 0:
+        return ""
+    # A model may have more outputs than the labels have classes.
+    return class_names[number] if number < len(class_names) else str(number)
+
+
+def _mark_names(marks: Tensor, class_names: list[str]) -> str:
+    return ", ".join(class_name(number, class_names) for number in torch.nonzero(marks).flatten().tolist()) or NONE
+
+
+def _number_names(numbers: Tensor) -> list[str]:
+    rows = numbers.reshape(len(numbers), -1).tolist()
+    return ["" if any(value != value for value in row) else " ".join(f"{value:.6g}" for value in row) for row in rows]

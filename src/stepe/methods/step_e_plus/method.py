@@ -1,0 +1,228 @@
+"""Step-E+: the probe that says which labels to drop also says what to put in their place.
+
+Each probe's probabilities go into a running guess, one row a sample. It ranks the labels; samples whose label is
+dropped train on the guess instead, by how sure it is; kept labels are refined by it as the elimination proceeds. No
+further pass over the data is needed. Every part can be switched off: with all of them off, this is Step-E.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from stepe.errors import InputError
+from stepe.evidence.noise_rate import CAP_OF_ESTIMATE, UNKNOWN, Estimate, check_rate
+from stepe.evidence.posterior import posterior
+from stepe.judges.neighbours import vote
+from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.plan import Plan
+from stepe.methods.base import Batch, Forward, Task
+from stepe.methods.mixing import Blends
+from stepe.methods.step_e import StepwiseElimination
+from stepe.methods.step_e_plus.correction import check_takes_probabilities, confidence, corrected
+from stepe.methods.step_e_plus.prior import Prior, align, check_prior, class_prior
+
+MEMORY, USUAL_LENGTH = 0.85, 60
+"""a guess that forgets faster follows every whim of the model that trains on the sample; one that is slower falls
+behind, the more so in runs of fewer epochs than these"""
+SELDOM = 3
+"""epochs between probes of a model that was seen not to learn by heart: a running guess of its own changes slowly"""
+RAMP_END = 0.6
+"""of the run: the corrections need time to be learned"""
+RAMP_END_WITH_WINDOWS = 0.8
+"""pictures with windows take longer to learn, and what is dropped is best known late"""
+
+
+@dataclass
+class StepEPlus(StepwiseElimination):
+    """Step-E on averaged weights, whose running guess corrects what is dropped and refines what is kept."""
+
+    name: ClassVar[str] = "step-e-plus"
+    summary: ClassVar[str] = "step-e, whose probe also corrects: dropped samples train on a running guess"
+    paper: ClassVar[str] = "Step-E, and what the probe knows beyond it"
+    needs_classes: ClassVar[bool] = True
+
+    average: float | None = None
+    """epochs over which weights are averaged for the model that is probed and tested; 0: off; ``None``: 0.85 where
+    that model judges the samples it trains on, off where others judge them (``probe``)"""
+    guess_memory: float | None = None
+    """how much of the running guess is left when the next probe comes in; ``None``: 0.85 where the model judges the
+    samples it trains on; of others' guesses, which need no such caution, so much after a sixtieth of the run"""
+    prior: Prior = "none"
+    """how often the classes occur, to which guesses are aligned (``stepe.methods.step_e_plus.prior``)"""
+    belief: Literal["guess", "posterior"] = "guess"
+    """what corrections are: the guess, by the input alone, or by the given label and how labels go wrong too"""
+    correct: bool = True
+    """train the dropped samples on the guess, by its confidence; else not at all"""
+    refine: float | None = None
+    """how much of a kept label the guess replaces once the ramp is done; ``None``: half of it where the model judges
+    the samples it trains on, else nothing"""
+    neighbours: int = 0
+    """how many samples that the model represents alike have a vote in a sample's score; 0: none"""
+    mixup: float = 0.2
+    """train on blends of two samples, shares drawn from Beta(mixup, mixup), the larger for the first; 0: off"""
+    cutmix: float = 0.0
+    """of pictures: the share of those that have a window on another one instead of being blended with it"""
+
+    def start(self, task: Task, ledger: Ledger) -> None:
+        """Resolve the options."""
+        # Guesses out of fold come from several models: averaged weights and refined labels were of no use to them.
+        one_model = task.reach == "in-sample"
+        self.averaging = (0.85 if one_model else 0.0) if self.average is None else self.average
+        self.refined = (0.5 if one_model else 0.0) if self.refine is None else self.refine
+        usual = MEMORY if one_model else MEMORY ** (USUAL_LENGTH * self.probe_every / task.epochs)
+        self.remembers = usual if self.guess_memory is None else self.guess_memory
+        self._check_options()
+        super().start(task, ledger)
+        check_prior(self.prior, task.classes)
+        if self.correct or self.refined:
+            check_takes_probabilities(task.criterion, task.classes, task.device)
+        self.needs_features = self.neighbours > 0
+        if self.neighbours:
+            self._check_neighbours()
+            ledger.add_column("vote", torch.float32, float("nan"), device=task.device)
+        self._blends = Blends(task, self.mixup, cut=self.cutmix, at_least_half=True) if self.mixup else None
+
+    def _check_options(self) -> None:
+        for name, number in (("average", self.averaging), ("mixup", self.mixup)):
+            if not number >= 0:
+                raise InputError(f"{name} is {number!r}; it must be 0 (off) or positive")
+        for name, number in (("refine", self.refined), ("guess_memory", self.remembers), ("cutmix", self.cutmix)):
+            if not 0 <= number <= 1:
+                raise InputError(f"{name} is {number!r}; it must be a share in [0, 1]")
+        if not isinstance(self.neighbours, int) or self.neighbours < 0:
+            raise InputError(f"neighbours is {self.neighbours!r}; it must be a whole number, 0 for none")
+        if self.cutmix and not self.mixup:
+            raise InputError(f"cutmix is {self.cutmix}, a share of the blends, and mixup=0 has none")
+        if self.softness and self.correct:
+            raise InputError("softness trains on doubtful labels, and correct on guesses instead: choose one of them")
+        if self.belief not in ("guess", "posterior"):
+            raise InputError(f"belief is {self.belief!r}; choose guess or posterior")
+
+    def _check_neighbours(self) -> None:
+        if self.task.reach != "in-sample":
+            raise InputError(
+                "neighbours are found in what one model thinks of all samples, and a cross-fitted probe asks several: "
+                "use neighbours=0, or probe='in-sample'"
+            )
+        if self.ranks_by != "guess":
+            raise InputError(
+                f"neighbours vote on guesses, and score is {self.ranks_by!r}: use neighbours=0 or score='guess'"
+            )
+
+    def resolve_score(self) -> str:
+        """What ``auto`` stands for: never the loss."""
+        resolved = super().resolve_score()
+        return "guess" if self.score == "auto" and resolved == "loss" else resolved
+
+    @property
+    def mixes_inputs(self) -> bool:  # type: ignore[override]
+        """Whether blends are asked for."""
+        return self.mixup > 0
+
+    @property
+    def keeps_guess(self) -> bool:
+        """Whether anything is made of the running guess."""
+        return super().keeps_guess or self.correct or self.refined > 0
+
+    def drop_max_for(self, rate: float | Estimate) -> float:
+        """As many as are wrong, and no margin: what is dropped in vain trains on its guess."""
+        if isinstance(rate, Estimate):
+            return min(rate.cap, rate.rate)
+        return min(CAP_OF_ESTIMATE, check_rate(rate))
+
+    @property
+    def last_of_ramp(self) -> int | None:
+        """Earlier than the paper's."""
+        if self.ramp_end is not None or self.schedule != "auto":
+            return self.ramp_end
+        end = RAMP_END_WITH_WINDOWS if self.cutmix else RAMP_END
+        return max(self.warmup_epochs, round(end * self.task.epochs))
+
+    @property
+    def first_probe(self) -> int:
+        """Early enough for the guess to know something when it is needed."""
+        return min(super().first_probe, self.remembers_from) if self.keeps_guess else super().first_probe
+
+    def wants_probe(self, epoch: int) -> bool:
+        """As asked for; less often once a model that was watched may judge for itself."""
+        judges_itself = self.task.reach == "auto" and self.automatic.unsure is None
+        if epoch < self.warmup_epochs or not judges_itself:
+            return super().wants_probe(epoch)
+        return (epoch - self.warmup_epochs) % max(SELDOM, self.probe_every) == 0
+
+    @property
+    def remembers_from(self) -> int:
+        """Halfway through the warm-up."""
+        return (self.warmup_epochs + 1) // 2
+
+    def observe(self, seen: Observation, ledger: Ledger) -> None:
+        """Take in a probe, and have the neighbours vote on it."""
+        super().observe(seen, ledger)
+        if self.neighbours:
+            if seen.features is None:
+                raise InputError("the probe does not say what the model thinks of its inputs; use neighbours=0")
+            guess = self.guess(ledger)
+            near = vote(seen.features.to(guess.device), guess, self.neighbours)
+            ledger["vote"] = near.gather(1, self.task.labels.to(near.device)[:, None])
+
+    @property
+    def refines(self) -> bool:
+        """As asked for."""
+        return self.refined > 0
+
+    def probability_given(self, guess: Tensor, ledger: Ledger) -> Tensor:
+        """Of the label, by the guess; half of it by the neighbours' guesses, where they are asked."""
+        own = super().probability_given(guess, ledger)
+        return (own + ledger["vote"]) / 2 if self.neighbours else own
+
+    def guess(self, ledger: Ledger) -> Tensor:
+        """The running guess, aligned to how often classes occur."""
+        kept = ~ledger["dropped"].to(self.task.labels.device)
+        return align(ledger["guess"], class_prior(self.prior, self.task.labels, kept, self.task.classes))
+
+    def corrections(self, ledger: Ledger) -> Tensor:
+        """What a label is replaced by where it is not believed."""
+        guess = self.guess(ledger)
+        return guess if self.belief == "guess" else posterior(guess, self.task.labels, self.noise(ledger) or UNKNOWN)
+
+    def plan(self, epoch: int, ledger: Ledger) -> Plan:
+        """Given labels in the warm-up; then kept ones, refined, and guesses for the others."""
+        if self._blends is not None:
+            self._blends.draw(epoch)
+        plan = super().plan(epoch, ledger)
+        if epoch < self.warmup_epochs or not (self.correct or self.refined):
+            return plan
+        guess, ramp = self.corrections(ledger), self.drop_fraction.progress(epoch)
+        believed = plan.kept if self.task.trusted is None else plan.kept & ~self.task.trusted.to(plan.kept.device)
+        refine = torch.where(believed, self.refined * ramp, 0.0).to(guess.device)[:, None]
+        plan = replace(plan, target=corrected(self.task.labels, plan.kept, guess, refine).to(ledger["guess"].dtype))
+        if not self.correct:
+            return plan
+        weight = confidence(plan.kept, guess)
+        if (shows := self.shows(ledger)) is not None:  # whoever learns a guess about nothing is soon sure of it
+            weight = torch.where(plan.kept.to(weight.device), weight, weight * shows.to(weight.device))
+        return replace(plan, weight=weight, trains=(weight > 0).to(plan.kept.device))
+
+    @property
+    def stacks(self) -> bool:
+        """Blends keep to their batch; whoever overrides the loss has to say whether theirs does."""
+        return type(self).loss is StepEPlus.loss
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """The criterion under the plan's targets, of blends where there are any."""
+        if batch.target.is_floating_point():
+            batch = replace(batch, target=batch.target.float())
+        return super().loss(forward, batch) if self._blends is None else self._blends.loss(forward, batch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """With the shares of the blends."""
+        blends = {} if self._blends is None else {"blends": self._blends.state_dict()}
+        return super().state_dict() | blends
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore them."""
+        super().load_state_dict(state)
+        if self._blends is not None:
+            self._blends.load_state_dict(state["blends"])

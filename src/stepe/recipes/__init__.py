@@ -1,1 +1,0 @@
-"""What stands above ``fit``: whole jobs made of one or several runs."""

@@ -1,0 +1,307 @@
+"""Suspects for other people's tools: tasks for Label Studio, samples for FiftyOne. Neither has to be installed."""
+
+import base64
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from xml.sax.saxutils import quoteattr
+
+from stepe.app.run import Run
+from stepe.errors import InputError, RunError
+from stepe.files import replacing, reporting, write_text
+from stepe.review.cleaned import (
+    DELIMITERS,
+    JSON_LINES,
+    PARQUET,
+    Source,
+    find_delimiter,
+    find_source,
+    opened_text,
+    own_samples,
+    records,
+    same_label,
+    whole_lines,
+)
+from stepe.run.previews import media_type
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Item = dict[str, Any]
+
+
+Say = Callable[[str], None]
+
+
+def export(
+    run: Run | str | Path,
+    to: str,
+    *,
+    out: str | Path | None = None,
+    everything: bool = False,
+    say: Say = lambda message: None,
+) -> Path:
+    """Write the suspects of a finished run for another tool, most suspicious first; returns the path.
+
+    Args:
+        run: a finished run, or its folder.
+        to: ``"label-studio"``: a JSON file of tasks to import, with the labelling configuration beside it (``.xml``);
+            or ``"fiftyone"``: a folder for ``fiftyone.Dataset.from_dir(..., fiftyone.types.FiftyOneDataset)``.
+        out: the file, or the folder; by default ``label-studio.json`` or ``fiftyone`` in the run folder.
+        everything: all samples, not only the flagged ones.
+        say: is told how to go on in the other tool.
+    """
+    if to not in TOOLS:
+        raise InputError(f"there is no export to {to!r}; choose {' or '.join(TOOLS)}")
+    run = run if isinstance(run, Run) else Run(run)
+    write, default = TOOLS[to]
+    target = run.path / default if out is None else Path(out)
+    if not target.parent.is_dir():
+        raise InputError(f"there is no folder {target.parent}; make it first, or choose another path")
+    samples = own_samples(run).sort_values("rank", kind="stable")
+    chosen = samples if everything else samples[samples["flagged"].astype(bool)]
+    if chosen.empty:
+        raise InputError(f"{run.path} has no suspects to export; all its samples can be had with --all")
+    write(run, chosen, target, say)
+    return target
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What a sample is
+
+
+def _contents(run: Run, samples: "pd.DataFrame") -> list[Item]:
+    """Each sample as what a person can look at: ``image`` (a file or its content), ``text``, or ``row``."""
+    request = run.config["request"]
+    source = find_source(run)
+    if source is not None and source.path.is_dir():
+        return [{"image": _file(source.path, name)} for name in samples["id"]]
+    if source is not None and source.path.suffix.lower() in READERS:
+        rows = _rows(source, samples)
+        if column := request.get("image"):
+            return [{"image": _file(source.path.parent, str(row[column]))} for row in rows]
+        if column := request.get("text"):
+            return [{"text": str(row[column])} for row in rows]
+        return [{"row": {key: value for key, value in row.items() if key != source.label}} for row in rows]
+    pictures = {row: exhibit.picture for row, exhibit in run.exhibits.items() if exhibit.picture is not None}
+    return [{"image": pictures[row]} if row in pictures else {} for row in samples["row"].tolist()]
+
+
+def _file(folder: Path, name: str) -> Path:
+    # Not resolved: a link is known by its own name.
+    path = Path(os.path.abspath(folder / name))  # noqa: PTH100
+    if not path.is_file():
+        raise RunError(f"there is no file {path} any more; put it back, or clean the new data")
+    return path
+
+
+def _rows(source: Source, samples: "pd.DataFrame") -> list[Item]:
+    """The rows of the input that the samples are."""
+    wanted = dict(zip(samples["row"].tolist(), samples["given_label"].fillna(""), strict=True))
+    found: dict[int, Item] = {}
+    for number, row in enumerate(READERS[source.path.suffix.lower()](source)):
+        if number in wanted:
+            if wanted[number] and not same_label(row.get(source.label), wanted[number]):
+                break
+            found[number] = row
+    if missing := wanted.keys() - found.keys():
+        raise RunError(
+            f"{source.path} has changed since the run: row {min(missing)} (counted from 0) is missing or has another "
+            "label. Put the old file back, or clean the new one"
+        )
+    return [found[number] for number in samples["row"].tolist()]
+
+
+def _delimited_rows(source: Source) -> Iterator[Item]:
+    with opened_text(source) as (file, _):
+        lines = (record.cells for record in records(file, find_delimiter(source)) if not record.blank)
+        header = next(lines)
+        for cells in lines:
+            # strict=False: a record may be shorter than the header
+            yield {key: _decodable(cell) for key, cell in zip(header, cells, strict=False)}
+
+
+def _decodable(text: str) -> str:
+    """Bytes that are no text survive a copy, but no other program's reader."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _json_rows(source: Source) -> Iterator[Item]:
+    with opened_text(source) as (file, _):
+        for line in whole_lines(file):
+            if line.strip():
+                yield json.loads(_decodable(line))
+
+
+def _parquet_rows(source: Source) -> Iterator[Item]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(source.path) as file:
+        for batch in file.iter_batches():
+            yield from batch.to_pylist()
+
+
+READERS: dict[str, Callable[[Source], Iterator[Item]]] = {
+    **dict.fromkeys(DELIMITERS, _delimited_rows),
+    **dict.fromkeys(JSON_LINES, _json_rows),
+    **dict.fromkeys(PARQUET, _parquet_rows),
+}
+
+
+def _items(samples: "pd.DataFrame") -> list[Item]:
+    return [{str(key): value for key, value in sample.items()} for sample in samples.to_dict("records")]
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else round(float(value), 6)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Label Studio
+
+LABEL = "label"
+SAMPLE = "sample"
+
+
+def _write_label_studio(run: Run, samples: "pd.DataFrame", target: Path, say: Say) -> None:
+    if target.suffix != ".json":
+        raise InputError(f"{target} does not end in .json, the form in which Label Studio imports tasks")
+    contents = _contents(run, samples)
+    folder = _common_folder(contents)
+    # Features have nothing to look at but their id.
+    shown = next((key for key in ("image", "text", "row") if any(key in content for content in contents)), "row")
+    tasks = []
+    for sample, content in zip(_items(samples), contents, strict=True):
+        tasks.append(
+            {
+                "data": {
+                    shown: _shown(shown, content, sample, folder),
+                    "id": sample["id"],
+                    "source_row": int(sample["row"]),
+                    "split": sample["split"],
+                    "given_label": sample["given_label"],
+                    "suggested_label": sample["suggested_label"],
+                    "suspicion": _number(sample["suspicion"]),
+                },
+                "predictions": _predictions(run, sample),
+            }
+        )
+    config = target.with_suffix(".xml")
+    write_text(config, labelling_config(shown, run.class_names))
+    write_text(target, json.dumps(tasks, ensure_ascii=False, indent=1, default=str) + "\n")
+    if folder is not None:
+        say(
+            f"To show the images, start Label Studio with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
+            f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={folder.parent}, and add the local storage {folder} to the project"
+        )
+    say(f"In a Label Studio project, paste {config} as the labelling interface, then import {target}")
+
+
+def _shown(kind: str, content: Item, sample: Item, folder: Path | None) -> Any:
+    if kind != "image":
+        return content.get(kind) or {"id": sample["id"]}
+    image = content.get("image")
+    if image is None:
+        return ""
+    if isinstance(image, Path):
+        assert folder is not None
+        return f"/data/local-files/?d={quote(image.relative_to(folder.parent).as_posix())}"
+    return f"data:{media_type(image)};base64,{base64.b64encode(image).decode()}"
+
+
+def _predictions(run: Run, sample: Item) -> list[Item]:
+    if not sample["suggested_label"]:
+        return []
+    choice = {
+        "from_name": LABEL,
+        "to_name": SAMPLE,
+        "type": "choices",
+        "value": {"choices": [sample["suggested_label"]]},
+    }
+    score = _number(sample["suggestion_confidence"])
+    return [{"model_version": f"stepe {run.method}", "score": score, "result": [choice]}]
+
+
+def _common_folder(contents: list[Item]) -> Path | None:
+    """The folder that all images lie under; Label Studio serves it as a part of the folder above it."""
+    folders = {str(content["image"].parent) for content in contents if isinstance(content.get("image"), Path)}
+    return Path(os.path.commonpath(folders)) if folders else None
+
+
+def labelling_config(shown: str, class_names: list[str]) -> str:
+    """Label Studio's labelling interface: the sample, its given label, and a choice of classes."""
+    tag = {"image": "Image", "text": "Text", "row": "Table"}[shown]
+    choices = "".join(f"    <Choice value={quoteattr(name)}/>\n" for name in class_names)
+    return (
+        "<View>\n"
+        f'  <{tag} name="{SAMPLE}" value="${shown}"/>\n'
+        '  <Header value="Given label: $given_label"/>\n'
+        f'  <Choices name="{LABEL}" toName="{SAMPLE}" choice="single" showInLine="true">\n'
+        f"{choices}"
+        "  </Choices>\n"
+        "</View>\n"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# FiftyOne
+
+
+def _write_fiftyone(run: Run, samples: "pd.DataFrame", target: Path, say: Say) -> None:
+    """``samples.json`` and ``metadata.json``, in the form without a version that every release reads."""
+    contents = _contents(run, samples)
+    if not any("image" in content for content in contents):
+        raise InputError(f"FiftyOne shows images, and {run.path} has none; export it to label-studio")
+    with reporting(target):
+        target.mkdir(exist_ok=True)
+    listed = []
+    for sample, content in zip(_items(samples), contents, strict=True):
+        if (image := content.get("image")) is None:
+            continue  # pictures are stored for the top suspects only
+        if not isinstance(image, Path):
+            image = _store_picture(image, target / "data", sample)
+        listed.append(_fiftyone_sample(sample, str(image)))
+    info = {"classes": run.class_names, "run": str(run.path.resolve())}
+    write_text(target / "metadata.json", json.dumps({"media_type": "image", "info": info}, ensure_ascii=False) + "\n")
+    write_text(target / "samples.json", json.dumps({"samples": listed}, ensure_ascii=False, indent=1) + "\n")
+    say(f"In Python: fiftyone.Dataset.from_dir({str(target)!r}, fiftyone.types.FiftyOneDataset)")
+
+
+def _store_picture(picture: bytes, folder: Path, sample: Item) -> Path:
+    with reporting(folder):
+        folder.mkdir(exist_ok=True)
+    path = folder / f"{sample['row']:08}.{media_type(picture).removeprefix('image/')}"
+    with replacing(path) as temporary:
+        temporary.write_bytes(picture)
+    return path.relative_to(folder.parent)  # the importer looks beside samples.json
+
+
+def _fiftyone_sample(sample: Item, path: str) -> Item:
+    found: Item = {
+        "filepath": path,
+        "tags": [sample["split"]],
+        "ground_truth": _classification(sample["given_label"]),
+        "stepe_id": sample["id"],
+        "stepe_flagged": bool(sample["flagged"]),
+    }
+    if sample["suggested_label"]:
+        confidence = _number(sample["suggestion_confidence"])
+        found["suggestion"] = _classification(sample["suggested_label"], confidence)
+    if (suspicion := _number(sample["suspicion"])) is not None:
+        found["mistakenness"] = suspicion
+    return found
+
+
+def _classification(label: str, confidence: float | None = None) -> Item:
+    known = {} if confidence is None else {"confidence": confidence}
+    return {"_cls": "Classification", "tags": [], "label": label} | known
+
+
+TOOLS: dict[str, tuple[Callable[[Run, "pd.DataFrame", Path, Say], None], str]] = {
+    "label-studio": (_write_label_studio, "label-studio.json"),
+    "fiftyone": (_write_fiftyone, "fiftyone"),
+}

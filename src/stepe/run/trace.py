@@ -1,0 +1,65 @@
+"""The trace: every sample's loss, prediction and fate, probe by probe; what ``stepe explain`` tells its story from.
+
+One fixed-size row an epoch, appended to a file, so that one sample's column can be read without the rest.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from stepe.files import reporting
+from stepe.loop.ledger import Ledger
+
+ENTRY = np.dtype([("loss", "<f2"), ("prediction", "<i4"), ("dropped", "?")])
+# A trace is a convenience; past this size it would be a burden.
+LARGEST = 2**30
+
+
+class Trace:
+    """The trace file of a run of ``n`` samples."""
+
+    def __init__(self, path: Path, n: int):
+        self.path, self.n = path, n
+
+    def fits(self, epochs: int) -> bool:
+        """Whether a whole run's trace stays within bounds."""
+        return self.n * (epochs + 1) * ENTRY.itemsize <= LARGEST
+
+    def append(self, ledger: Ledger, *, probed: bool) -> None:
+        """Add an epoch; without a fresh probe there is no loss and no prediction to tell of."""
+        row = np.empty(self.n, ENTRY)
+        largest = np.finfo(np.float16).max
+        row["loss"] = np.clip(ledger["loss"].numpy(), -largest, largest) if probed else np.nan
+        row["prediction"] = ledger["prediction"].numpy() if probed else -1
+        row["dropped"] = ledger["dropped"].numpy()
+        with reporting(self.path), self.path.open("ab") as file:
+            file.write(row.tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def truncate(self, epochs: int) -> None:
+        """Forget everything after the first ``epochs`` rows."""
+        size = epochs * self.n * ENTRY.itemsize
+        if self.path.exists() and self.path.stat().st_size > size:
+            with reporting(self.path):
+                os.truncate(self.path, size)
+
+    def sample(self, index: int) -> npt.NDArray[np.void]:
+        """One sample's entries, one an epoch; none at all where there is no trace."""
+        rows = self._rows()
+        if rows == 0:
+            return np.empty(0, ENTRY)
+        table = np.memmap(self.path, dtype=ENTRY, mode="r", shape=(rows, self.n))
+        return np.array(table[:, index])
+
+    def last(self) -> npt.NDArray[np.void]:
+        """Every sample's latest entry; none at all where there is no trace."""
+        rows = self._rows()
+        if rows == 0:
+            return np.empty(0, ENTRY)
+        return np.fromfile(self.path, ENTRY, count=self.n, offset=(rows - 1) * self.n * ENTRY.itemsize)
+
+    def _rows(self) -> int:
+        return self.path.stat().st_size // (self.n * ENTRY.itemsize) if self.path.exists() else 0

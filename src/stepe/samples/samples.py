@@ -1,0 +1,302 @@
+"""Samples by index: what engines and probes read from.
+
+Two carriers, one interface. :class:`TensorSamples` keeps everything in one tensor on the training device;
+:class:`DatasetSamples` reads any map-style dataset through a ``DataLoader``, with workers. Either way a sample's
+random draws are a function of (seed, epoch, sample, purpose): workers and batch size change nothing. (A data set that
+draws from a generator of its own, rather than from torch's, numpy's or random's global one, answers for itself.)
+"""
+
+from collections.abc import Callable, Iterator, Sequence, Sized
+from contextlib import nullcontext, suppress
+from typing import Any, Protocol, cast, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, TensorDataset, get_worker_info
+
+from stepe.errors import InputError
+from stepe.loop.randomness import Stream, preserved, seed_globals, seeded
+from stepe.methods.base import View
+
+Augment = Callable[[Tensor, Tensor, Stream], Tensor]
+"""(inputs, sample indices, stream) -> inputs, drawing only from the stream"""
+
+
+@runtime_checkable
+class Samples(Protocol):
+    """Inputs by sample index."""
+
+    def __len__(self) -> int: ...
+
+    def fetch(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Any]:
+        """The inputs of each part (a tensor of indices), in order, drawn under ``stream``."""
+        ...
+
+
+class TensorSamples:
+    """Samples held in one tensor."""
+
+    def __init__(self, x: Tensor, augment: Augment | None = None):
+        self.x = x
+        self.augment = augment
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def to(self, device: torch.device) -> "TensorSamples":
+        """The same samples on another device."""
+        return TensorSamples(self.x.to(device), self.augment)
+
+    def fetch(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Tensor]:
+        """Gather, and augment if the view asks for it."""
+        for part in parts:
+            index = part.to(self.x.device)
+            x = self.x[index]
+            yield x if self.augment is None or view == "plain" else self.augment(x, index, stream)
+
+
+SPOT_CHECKS = 20
+Draw = tuple[int, int, bool]
+"""(sample index, key of its draws, whether the plain view is asked for)"""
+
+
+class DrawnDataset(Dataset[Any]):
+    """A dataset indexed by draws: its random transforms see generators seeded for the sample, in any process."""
+
+    def __init__(self, dataset: Dataset[Any], plain: Dataset[Any] | None = None):
+        self.dataset = dataset
+        self.plain = plain
+
+    def __len__(self) -> int:
+        return len(cast(Sized, self.dataset))
+
+    def __getitem__(self, draw: Draw) -> Any:
+        return self.__getitems__([draw])[0]
+
+    def __getitems__(self, draws: list[Draw]) -> list[Any]:
+        """A batch, as the loader asks for it; a worker has no draws of its own to protect."""
+        with nullcontext() if get_worker_info() is not None else preserved():
+            return [self._get(*draw) for draw in draws]
+
+    def _get(self, index: int, key: int, wants_plain: bool) -> Any:
+        seed_globals(Stream(key))
+        return (self.plain if wants_plain and self.plain is not None else self.dataset)[index]
+
+
+def draws(index: Tensor, stream: Stream, *, plain: bool = False) -> list[Draw]:
+    """The samples of a batch, each with the key of its random draws."""
+    return [(i, key, plain) for i, key in zip(index.tolist(), stream.bits(index).tolist(), strict=True)]
+
+
+class PartSampler(Sampler[list[Draw]]):
+    """A batch sampler that carries out whatever parts were set last."""
+
+    def __init__(self) -> None:
+        self.parts: Sequence[Tensor] = ()
+        self.stream = Stream(0)
+        self.plain = False
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __iter__(self) -> Iterator[list[Draw]]:
+        for part in self.parts:
+            yield draws(part, self.stream, plain=self.plain)
+
+
+# They decide which samples come, and in which order: inputs would part from their labels.
+_OWNED = {"batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator", "in_order"}
+
+
+class DatasetSamples:
+    """Samples of a map-style dataset that returns ``(x, y)`` or ``x``; the labels are kept elsewhere."""
+
+    def __init__(self, dataset: Dataset[Any], plain: Dataset[Any] | None = None, **loader_options: Any):
+        check_map_style(dataset)
+        if owned := sorted(_OWNED & loader_options.keys()):
+            raise InputError(f"leave the loader options {', '.join(owned)} out: batches follow the plan")
+        if plain is not None and len(cast(Sized, plain)) != len(cast(Sized, dataset)):
+            raise InputError(
+                f"the plain view has {len(cast(Sized, plain))} samples, the data set {len(cast(Sized, dataset))}; "
+                "it must hold the same samples in the same order"
+            )
+        self.dataset, self.plain = dataset, plain
+        self._sampler = PartSampler()
+        if loader_options.get("num_workers", 0) > 0:
+            loader_options.setdefault("persistent_workers", True)
+        self._loader = DataLoader(
+            DrawnDataset(dataset, plain),
+            batch_sampler=self._sampler,
+            # The loader's own base seed must not advance the user's generator.
+            generator=torch.Generator(),
+            **loader_options,
+        )
+
+    def __len__(self) -> int:
+        return len(cast(Sized, self.dataset))
+
+    def fetch(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Any]:
+        """The inputs alone."""
+        for batch in self.fetch_batches(parts, stream, view):
+            yield batch[0] if isinstance(batch, list | tuple) else batch
+
+    def fetch_batches(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Any]:
+        """Whole batches as the data set and its collate function make them; the workers live on between calls."""
+        self._sampler.parts, self._sampler.stream, self._sampler.plain = parts, stream, view == "plain"
+        yield from self._loader
+
+
+def check_view(samples: Samples, view: View) -> None:
+    """Refuse a view that is unknown, or that a data set cannot give."""
+    if view not in ("augmented", "plain"):
+        raise InputError(f"view is {view!r}; choose 'augmented' (as in training) or 'plain'")
+    if view == "plain" and isinstance(samples, DatasetSamples) and samples.plain is None:
+        raise InputError(
+            "the plain view of a data set is not known, its transforms are its own; "
+            "give plain_view=, the same samples without augmentation, or probe with view='augmented'"
+        )
+
+
+def check_map_style(dataset: object) -> None:
+    """Refuse what cannot be read by index."""
+    if isinstance(dataset, DataLoader):
+        raise InputError("got a DataLoader; give its data set instead (loader.dataset): stepe makes its own batches")
+    if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+        raise InputError(
+            f"{type(dataset).__name__} cannot be read by index, and a sample's index is its name here; "
+            "give a map-style data set (with __getitem__ and __len__), for example by loading the stream into a list"
+        )
+
+
+def as_samples(data: Any, augment: Augment | None, plain_view: Any, **loader_options: Any) -> Samples:
+    """Whatever a user handed over, as samples."""
+    if isinstance(data, Samples) and not hasattr(data, "__getitem__"):  # what a data set of somebody's has
+        return data
+    if type(data) is TensorDataset:  # a subclass may do more than index its tensors
+        data = data.tensors[0]
+    if isinstance(data, np.ndarray):
+        data = torch.tensor(data, dtype=torch.float32 if data.dtype == np.float64 else None)
+    if isinstance(data, Tensor):
+        return TensorSamples(data, augment)
+    check_map_style(data)
+    if augment is not None:
+        raise InputError("augment= works on tensors; a data set brings its own transforms")
+    return DatasetSamples(data, plain_view, **loader_options)
+
+
+def read_labels(dataset: Any) -> Any:
+    """The labels of a dataset: its ``tensors``, ``targets`` or ``labels``, or else what it returns, one by one."""
+    if type(dataset) is TensorDataset and len(dataset.tensors) > 1:
+        return dataset.tensors[1]
+    # torchvision's stored targets are the ones before target_transform.
+    stored = ("targets", "labels") if getattr(dataset, "target_transform", None) is None else ()
+    for name in stored:
+        found = getattr(dataset, name, None)
+        if isinstance(found, Sized) and len(found) == len(dataset):
+            check_returned(dataset, found, f"its own {name}")
+            return found
+    with seeded(Stream.named(0, "labels")):
+        return [_label_of(dataset[i], i) for i in range(len(dataset))]
+
+
+def check_returned(dataset: Any, labels: Any, source: str) -> None:
+    """Compare labels with some that the data set returns: a wrapper may return others than it stores."""
+    n = len(dataset)
+    with seeded(Stream.named(0, "labels")):
+        for index in sorted({0, n - 1, *range(0, n, max(1, n // SPOT_CHECKS))}) if n else ():
+            item = dataset[index]
+            if isinstance(item, tuple | list) and len(item) > 1 and not _same(_label_of(item, index), labels[index]):
+                raise InputError(
+                    f"sample {index} of the data set comes with the label {_label_of(item, index)!r}, but {source} "
+                    f"say {_plain(labels[index])!r}; pass the labels to train on as labels=, and have the data set "
+                    "return the same ones"
+                )
+
+
+def _plain(label: Any) -> Any:
+    return label.tolist() if isinstance(label, Tensor | np.ndarray | np.generic) else label
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Numbers may have been rounded to another precision."""
+    one, other = _plain(one), _plain(other)
+    if isinstance(one, float | list):
+        return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-5)
+    return bool(one == other)
+
+
+def _label_of(item: Any, index: int) -> Any:
+    if not isinstance(item, tuple | list) or len(item) < 2:
+        raise InputError(
+            f"sample {index} of the data set is a {type(item).__name__}, not (input, label); pass labels= separately"
+        )
+    return item[1].tolist() if isinstance(item[1], Tensor) else item[1]
+
+
+def as_tensor(values: Any) -> Tensor:
+    """A tensor of anything array-like; copied, for torch shares no array that is read-only or reversed."""
+    return values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
+
+
+def check_labels(labels: Any, n: int, *, any_kind: bool = False) -> Tensor:
+    """Labels as int64, or an error that says what is wrong with them; see :func:`label_tensor` for ``any_kind``."""
+    if n == 0:
+        raise InputError("the data set is empty; there is nothing to train on")
+    found = label_tensor(labels, n, any_kind=any_kind)
+    if found.is_floating_point():
+        return found
+    low = int(found.min())
+    if int(found.max()) == low:
+        raise InputError(f"all {n} labels are {low}; at least two classes are needed")
+    return found
+
+
+def label_tensor(labels: Any, n: int, *, any_kind: bool = False) -> Tensor:
+    """Integer labels; with ``any_kind``, for a criterion of the user's, also numbers and rows of 0 and 1 as floats."""
+    if any_kind:
+        with suppress(TypeError, ValueError, RuntimeError):
+            labels = as_tensor(labels)
+        if isinstance(labels, Tensor) and (labels.is_floating_point() or labels.ndim == 2):
+            return _targets(labels, n)
+    return integer_labels(labels, n)
+
+
+def _targets(found: Tensor, n: int) -> Tensor:
+    if found.ndim not in (1, 2) or len(found) != n or found.numel() == 0:
+        raise InputError(
+            f"labels have shape {tuple(found.shape)} for {n} samples; give one number, or one row, a sample"
+        )
+    if not found.is_floating_point() and not bool(((found == 0) | (found == 1)).all()):
+        raise InputError(
+            "rows of integers as labels must hold 0 and 1 alone (which labels apply); give floats otherwise"
+        )
+    targets = found.to(torch.float32).cpu()
+    if not bool((finite := torch.isfinite(targets).reshape(n, -1).all(1)).all()):
+        raise InputError(f"the label of sample {int(finite.int().argmin())} is NaN or infinite; fill or remove it")
+    return targets
+
+
+def integer_labels(labels: Any, n: int) -> Tensor:
+    """Labels as int64: one per sample, none negative."""
+    try:
+        found = as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            "labels must be integers 0..classes-1; map names to numbers first, "
+            "for example with numpy.unique(names, return_inverse=True)"
+        ) from error
+    if found.ndim != 1:
+        raise InputError(f"labels have shape {tuple(found.shape)}; one integer per sample is needed")
+    if len(found) != n:
+        raise InputError(f"there are {len(found)} labels for {n} samples; give one per sample")
+    if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
+        raise InputError(
+            f"labels are {found.dtype}; they must be integers 0..classes-1 (convert them first), or give criterion= "
+            "for labels of another kind"
+        )
+    found = found.to(torch.int64).cpu()
+    where = int(found.argmin())
+    if found[where] < 0:
+        raise InputError(f"label {int(found[where])} of sample {where} is negative; labels must be 0..classes-1")
+    return found

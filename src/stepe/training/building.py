@@ -1,0 +1,486 @@
+"""A run in progress, and how it is put together from what a user handed over."""
+
+import copy
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.optim import SGD, Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from stepe.beliefs.verdicts import Names, flags, training_table
+from stepe.engine.compiled import CompiledEngine
+from stepe.engine.eager import AMP_TYPES, EagerEngine
+from stepe.engine.rate import ProgressRate, Rate, RateShape, TorchRate
+from stepe.engine.resident import ResidentEngine
+from stepe.errors import InputError
+from stepe.files import plain
+from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.metrics import Truth, auroc, detection
+from stepe.loop.plan import Plan
+from stepe.loop.randomness import Stream
+from stepe.methods import Criterion, Method, Task
+from stepe.samples.samples import Samples, TensorSamples, as_samples, as_tensor, label_tensor, read_labels
+from stepe.training.reach import AUTO, CrossFitted, Folds, InSample, Reach, Watched
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ENGINES: dict[str, type[EagerEngine]] = {
+    "eager": EagerEngine,
+    "resident": ResidentEngine,
+    "compiled": CompiledEngine,
+}
+DIGESTED = 256
+Row = dict[str, Any]
+"""one line of the history"""
+
+
+@dataclass
+class Training:
+    """A run in progress: everything a checkpoint holds."""
+
+    engine: EagerEngine
+    method: Method
+    ledger: Ledger
+    reach: Reach
+    config: dict[str, Any]
+    """what a resumed run must share with the run it continues"""
+    history: list[Row] = field(default_factory=list)
+    epoch: int = 0
+    """next epoch to run"""
+
+    @property
+    def model(self) -> nn.Module:
+        """What trains: the model, or several networks side by side."""
+        return self.engine.model
+
+    @property
+    def task(self) -> Task:
+        """What is trained on."""
+        return self.engine.task
+
+    def align(self) -> None:
+        """Have every rank start from what the first one starts from: new weights, or a checkpoint it took up."""
+        ranks = self.engine.ranks
+        if not ranks.grouped:
+            return
+        parts = {name: getattr(self, name) for name in ("model", "ledger", "engine", "method", "reach")}
+        state = {name: part.state_dict() for name, part in parts.items()}
+        shared = ranks.share(plain(state | {"epoch": self.epoch, "history": self.history}))
+        for name, part in parts.items():
+            part.load_state_dict(shared[name])
+        self.epoch, self.history = shared["epoch"], shared["history"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run."""
+
+    training: Training
+    summary: dict[str, Any]
+    held_out: Observation | None = None
+    """what the final model says about the test samples"""
+    held_out_labels: Tensor | None = None
+
+    @property
+    def model(self) -> nn.Module:
+        """The trained model."""
+        return self.training.method.trained(self.training.model)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is known about every sample."""
+        return self.training.ledger
+
+    @property
+    def history(self) -> list[Row]:
+        """One row an epoch."""
+        return self.training.history
+
+    def issues(self, class_names: list[str] | None = None, ids: list[str] | None = None) -> "pd.DataFrame":
+        """The samples that look wrong, most suspicious first; classes and samples are numbered unless named."""
+        import pandas as pd
+
+        training, task = self.training, self.training.task
+        names = Names.numbered(task.n) if ids is None else Names(ids, list(range(task.n)))
+        after_warmup = task.epochs - training.method.warmup_epochs
+        belief = training.method.believes(self.ledger)
+        class_names = class_names or [str(label) for label in range(task.classes)]
+        table = pd.DataFrame(training_table(self.ledger, task.labels, class_names, names, after_warmup, belief))
+        return table[table["flagged"]].sort_values("rank").reset_index(drop=True)
+
+
+class Observer(Protocol):
+    """Something that follows a run: a run folder, a progress display."""
+
+    def run_started(self, training: Training) -> None:
+        """Everything is in place; a run folder restores the last checkpoint here."""
+
+    def epoch_ended(self, training: Training, row: Row) -> None:
+        """An epoch is over and in the history."""
+
+    def run_ended(self, result: Result) -> None:
+        """The last probe is done."""
+
+
+class Silent:
+    """An observer that does nothing; base of those that follow only part of a run."""
+
+    def run_started(self, training: Training) -> None:
+        """Nothing to do."""
+
+    def epoch_ended(self, training: Training, row: Row) -> None:
+        """Nothing to do."""
+
+    def run_ended(self, result: Result) -> None:
+        """Nothing to do."""
+
+
+def summarise(training: Training, truth: Truth | None) -> dict[str, Any]:
+    """The run in a few numbers. The last epoch counts; the best test accuracy stands beside it, named as such."""
+    history, ledger = training.history, training.ledger
+    dropped = ledger["dropped"]
+    flagged = flags(ledger, training.task.labels, training.method.believes(ledger))
+    seconds = sum(row["seconds"] for row in history)
+    summary: dict[str, Any] = {
+        "method": training.method.name,
+        "epochs": training.task.epochs,
+        "samples": ledger.n,
+        "dropped": int(dropped.sum()),
+        "flagged": int(flagged.sum()),
+        "seconds": training.method.seconds_before + seconds,
+        "seconds_per_epoch": seconds / len(history),
+        "probe": training.reach.findings(),
+        **training.method.findings(ledger),
+    }
+    if "test_loss" in history[-1]:
+        summary["test_loss"] = history[-1]["test_loss"]
+    if "test_accuracy" in history[-1]:
+        summary["test_accuracy"] = history[-1]["test_accuracy"]
+        summary["best_test_accuracy"] = max(row["test_accuracy"] for row in history)
+    if truth is not None:
+        summary["noise"] = {
+            "noisy": int(truth.noisy.sum()),
+            "auroc": auroc(training.method.scores(ledger), truth.noisy),
+            "dropped": asdict(detection(dropped, truth.noisy)),
+            "flagged": asdict(detection(flagged, truth.noisy)),
+        }
+    return summary
+
+
+def find_device(device: str | torch.device) -> torch.device:
+    """The device by name; ``auto`` takes CUDA, then MPS, then the CPU; of several GPUs, each process its own."""
+    if device == "auto":
+        if torch.cuda.is_available():
+            return _own_gpu()
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+        torch.zeros(1, device=found)
+        if found.type == "meta":
+            raise RuntimeError("no numbers on it")
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
+        raise InputError(
+            f"device {str(device)!r} is not there; use one that is (cpu always is), or leave it to 'auto'"
+        ) from error
+    return _own_gpu() if str(found) == "cuda" else found
+
+
+def _own_gpu() -> torch.device:
+    """The current GPU; under torchrun, where nobody chose one, that of the process's number on its machine."""
+    current, local = torch.cuda.current_device(), int(os.environ.get("LOCAL_RANK", "0"))
+    if current == 0 and dist.is_available() and dist.is_initialized() and local < torch.cuda.device_count():
+        current = local
+        torch.cuda.set_device(current)
+    return torch.device("cuda", current)
+
+
+def place(samples: Samples, device: torch.device) -> Samples:
+    """Tensors move to the device once; data sets move batch by batch."""
+    return samples.to(device) if isinstance(samples, TensorSamples) else samples
+
+
+def count_classes(labels: Tensor) -> int:
+    """How many classes there are; 0 where labels are none."""
+    return 0 if labels.is_floating_point() else int(labels.max()) + 1
+
+
+def check_held_out(labels: Tensor, given: Tensor) -> None:
+    """Refuse test labels of another kind, or of a class that no training label has."""
+    if labels.is_floating_point() != given.is_floating_point() or labels.shape[1:] != given.shape[1:]:
+        kinds = [
+            f"{str(found.dtype).removeprefix('torch.')} of shape {tuple(found.shape)}" for found in (labels, given)
+        ]
+        raise InputError(f"the labels of the test data are {kinds[0]}, those of the training data {kinds[1]}")
+    classes = count_classes(given)
+    if classes and (largest := int(labels.max())) >= classes:
+        raise InputError(f"label {largest} of the test data is not among the {classes} classes of the training labels")
+
+
+def held_out_samples(
+    test: Any, device: torch.device, *, any_kind: bool = False, **loader_options: Any
+) -> tuple[Samples, Tensor] | None:
+    """Test data and its labels."""
+    if test is None:
+        return None
+    data, labels = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
+    samples = place(as_samples(data, None, None, **loader_options), device)
+    if len(samples) == 0:
+        raise InputError("the test data is empty; leave test= out if there is none")
+    try:
+        found = label_tensor(read_labels(data) if labels is None else labels, len(samples), any_kind=any_kind)
+    except InputError as error:
+        raise InputError(f"in the test data, {error}") from error
+    return samples, found
+
+
+def check_initialised(model: nn.Module) -> None:
+    """Refuse lazy weights: an optimizer, a copy and a checkpoint need to know their shapes."""
+    if any(map(is_lazy, (*model.parameters(), *model.buffers()))):
+        raise InputError(
+            "the model has lazy layers that have not seen an input, so its weights have no shape yet; call it once "
+            "before, on a batch such as model(inputs[:2])"
+        )
+
+
+def cross_entropy(classes: int) -> Criterion:
+    """The default criterion; too few outputs would otherwise end as an assertion on the device."""
+
+    def criterion(outputs: Tensor, targets: Tensor) -> Tensor:
+        if outputs.ndim != 2 or outputs.shape[1] < classes:
+            raise InputError(
+                f"the model's outputs have shape {tuple(outputs.shape)} and the labels {classes} classes; "
+                "it must return one logit per class, or give criterion= for outputs of another kind"
+            )
+        if targets.is_floating_point():  # probabilities of the classes: outputs beyond them have none
+            targets = F.pad(targets, (0, outputs.shape[1] - targets.shape[1]))
+        return F.cross_entropy(outputs, targets, reduction="none")
+
+    return criterion
+
+
+def check_groups(groups: Any, n: int) -> Tensor:
+    """Groups as integers, one per sample."""
+    try:
+        found = as_tensor(groups)
+    except (TypeError, ValueError) as error:
+        raise InputError("groups must be integers, one a sample; map names to numbers first") from error
+    if found.shape != (n,) or found.is_floating_point():
+        raise InputError(f"groups have shape {tuple(found.shape)} and type {found.dtype}; give one integer a sample")
+    return found.to(torch.int64)
+
+
+def check_trusted(trusted: Any, n: int) -> Tensor:
+    """Trusted samples as a mask."""
+    found = as_tensor(trusted)
+    if found.shape != (n,) or found.dtype != torch.bool:
+        raise InputError(f"trusted has shape {tuple(found.shape)} and type {found.dtype}; give one bool a sample")
+    return found.cpu()
+
+
+def check_weight(weight: Any, n: int) -> Tensor:
+    """Weights as one finite number a sample, none negative, not all zero."""
+    found = as_tensor(weight).to(torch.float32).cpu()
+    if found.shape != (n,) or not bool(torch.isfinite(found).all()) or float(found.min()) < 0:
+        raise InputError(f"weight must hold one number a sample, 0 or more; there are {n} samples")
+    if not float(found.sum()):
+        raise InputError("every weight is 0, so nothing would train; give at least one sample a positive weight")
+    return found
+
+
+def balanced_weight(labels: Tensor) -> Tensor:
+    """One weight per sample, by which every class counts alike; 1 on average.
+
+    >>> balanced_weight(torch.tensor([0, 0, 0, 2])).tolist()
+    [0.6666666865348816, 0.6666666865348816, 0.6666666865348816, 2.0]
+    """
+    counts = torch.bincount(labels)
+    return (len(labels) / (counts > 0).sum() / counts[labels]).to(torch.float32)
+
+
+def weighted(plan: Plan, weight: Tensor | None) -> Plan:
+    """A plan whose samples count as much as their owner says, besides what the method says."""
+    if weight is None:
+        return plan
+    return replace(plan, weight=weight if plan.weight is None else plan.weight * weight.to(plan.weight.device))
+
+
+def make_reach(
+    probe: str,
+    model: nn.Module,
+    task: Task,
+    make_engine: Callable[[nn.Module, Task, float], EagerEngine],
+    engine: EagerEngine,
+) -> Reach:
+    """Who judges the samples, by name; ``model`` is what probers start from.
+
+    ``make_engine`` is told on what share of the samples a prober trains.
+    """
+    in_sample = InSample(engine)
+    if probe == in_sample.name:
+        return in_sample
+    if probe != "auto" and not probe.startswith("cross:"):
+        raise InputError(f"probe is {probe!r}; choose in-sample, cross:5, cross:2x2 and the like, or auto")
+    folds = Folds.parse(AUTO if probe == "auto" else probe.removeprefix("cross:"))
+    if folds.folds > task.n:
+        raise InputError(f"{task.n} samples cannot be split into {folds.folds} folds; ask for fewer")
+    seeds = [Stream.named(task.seed, "prober", position).seed for position in range(folds.folds * folds.splits)]
+    share = 1 - 1 / folds.folds
+    probers = [make_engine(copy.deepcopy(model), replace(task, seed=seed), share) for seed in seeds]
+    cross = CrossFitted(probers, folds, folds.deal(task.labels, task.seed))
+    return Watched(in_sample, cross) if probe == "auto" else cross
+
+
+def check_batch_size(batch_size: int, n: int) -> int:
+    """A batch larger than the data is the data."""
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise InputError(f"the batch size is {batch_size!r}; it must be a whole number, at least 1")
+    return min(batch_size, n)
+
+
+def engine_class(name: str) -> type[EagerEngine]:
+    """An engine by name."""
+    if name not in ENGINES:
+        raise InputError(f"unknown engine {name!r}; choose one of {', '.join(ENGINES)}")
+    return ENGINES[name]
+
+
+def make_optimizer(
+    optimizer: Any, model: nn.Module, learning_rate: float | None, weight_decay: float, *, fused: bool = False
+) -> Optimizer:
+    """The user's optimizer, or the paper's: SGD with Nesterov momentum 0.9."""
+    if optimizer is None:
+        rate = 0.1 if learning_rate is None else learning_rate
+        return SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=weight_decay, nesterov=True, fused=fused)
+    if learning_rate is not None:
+        raise InputError("give the learning rate to your own optimizer, not to fit()")
+    made = optimizer(model.parameters()) if callable(optimizer) else optimizer
+    if not isinstance(made, Optimizer):
+        raise InputError(f"optimizer gave a {type(made).__name__}; it must be, or return, a torch optimizer")
+    own = set(map(id, model.parameters()))
+    if not any(id(parameter) in own for group in made.param_groups for parameter in group["params"]):
+        raise InputError("the optimizer holds no parameter of this model; make it from model.parameters()")
+    return made
+
+
+def quicken(optimizer: Optimizer, share: float) -> None:
+    """Have a model that trains on a share of the samples come as far as one that trains on all of them.
+
+    It takes fewer steps, and those of Adam and others with betas are as long as their rate, whatever the gradients:
+    they become longer. SGD's grow with the gradients, and a larger rate may be one at which a model diverges.
+    """
+    for group in optimizer.param_groups:
+        if "betas" in group:
+            group["lr"] = group["lr"] / share  # not in place: a rate that is a tensor is everybody's
+
+
+def make_rate(
+    shape: RateShape,
+    scheduler: LRScheduler | Callable[[Optimizer], LRScheduler] | None,
+    interval: Literal["epoch", "step"],
+    optimizer: Optimizer,
+    *,
+    epochs: int,
+    full_steps: int,
+) -> Rate:
+    """What sets the learning rate: a function of progress, or a torch scheduler kept in pace with it."""
+    if interval not in ("epoch", "step"):
+        raise InputError(f"scheduler_interval is {interval!r}; choose 'epoch' or 'step'")
+    if scheduler is None:
+        return ProgressRate(optimizer, shape)
+    made = scheduler(optimizer) if callable(scheduler) else scheduler
+    if not isinstance(made, LRScheduler):
+        raise InputError(f"scheduler gave a {type(made).__name__}; it must be, or return, a torch scheduler")
+    if isinstance(made, ReduceLROnPlateau):
+        raise InputError("ReduceLROnPlateau steps on a metric, and fit() has none to give it; use another one")
+    if made.optimizer is not optimizer:
+        raise InputError("the scheduler drives another optimizer; give fit() that one too, as optimizer=")
+    return TorchRate(made, interval, epochs, full_steps)
+
+
+def check_amp(amp: str | None) -> None:
+    """Refuse unknown precisions."""
+    if amp not in (None, *AMP_TYPES):
+        raise InputError(f"amp is {amp!r}; choose one of {', '.join(AMP_TYPES)}, or None for full precision")
+
+
+@contextmanager
+def determinism(wanted: bool) -> Iterator[None]:
+    """Deterministic CUDA kernels while a run lasts; the CPU is deterministic anyway at a fixed number of threads."""
+    before, benchmark = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    if wanted:
+        # cuBLAS reads it when it starts; without it the algorithms it picks are not reproducible.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=warn_only or not before)
+        torch.backends.cudnn.benchmark = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warn_only)
+        torch.backends.cudnn.benchmark = benchmark
+
+
+def describe(method: Method, task: Task, engine: EagerEngine, amp: str | None, deterministic: bool) -> dict[str, Any]:
+    """What a resumed run must share with the run it continues."""
+    shapes = {name: list(value.shape) for name, value in engine.model.state_dict().items()}
+    options: Row = {f.name: getattr(method, f.name) for f in fields(method)} if is_dataclass(method) else {}
+    rate = engine.rate.shape if isinstance(engine.rate, ProgressRate) else type(engine.rate.scheduler).__name__
+    return {
+        "method": method.name,
+        "options": {name: _comparable(value) for name, value in options.items()},
+        "epochs": task.epochs,
+        "seed": task.seed,
+        "batch_size": engine.batch_size,
+        "probe_batch_size": engine.probe_batch_size,
+        "noise_rate": task.noise_rate,
+        "optimizer": {
+            "name": type(engine.optimizer).__name__,
+            **{name: _comparable(value) for name, value in engine.optimizer.defaults.items()},
+        },
+        "rate": _comparable(rate),
+        "criterion": _comparable(task.criterion),
+        "amp": amp,
+        "deterministic": deterministic,
+        "device": engine.device.type,
+        "samples": task.n,
+        "classes": task.classes,
+        "inputs": _inputs_digest(engine.samples),
+        "labels": _digest(task.labels.numpy().tobytes()),
+        "probe": task.reach,
+        "trusted": None if task.trusted is None else _digest(task.trusted.numpy().tobytes()),
+        "weight": None if task.weight is None else _digest(task.weight.numpy().tobytes()),
+        "groups": None if task.groups is None else _digest(task.groups.cpu().numpy().tobytes()),
+        "model": f"{type(engine.model).__name__} {_digest(json.dumps(shapes).encode())}",
+    }
+
+
+def _comparable(value: object) -> bool | int | float | str | None:
+    """A value as the next process would see it too: a function's address, for one, is another there."""
+    return (
+        value if value is None or isinstance(value, bool | int | float | str) else re.sub(r" at 0x\w+", "", str(value))
+    )
+
+
+def _inputs_digest(samples: Samples) -> str | None:
+    """Of some of the inputs, if they are tensors: reading all of a data set would take too long."""
+    if not isinstance(samples, TensorSamples):
+        return None
+    some = samples.x[:: max(1, len(samples) // DIGESTED)].cpu().contiguous()
+    kind = f"{tuple(samples.x.shape)} {_comparable(samples.augment)}"
+    return _digest(kind.encode() + some.view(torch.uint8).numpy().tobytes())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -1,0 +1,353 @@
+"""``fit``: the algorithm. Each epoch, probe if the method asks, plan, train as planned; write down what happened."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from stepe.engine.eager import EagerEngine, ModelForward
+from stepe.engine.rate import RateShape, cosine
+from stepe.engine.resident import ResidentEngine
+from stepe.engine.steps import Steps, exhaust
+from stepe.errors import InputError, RunError
+from stepe.loop.labels import with_residuals
+from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.metrics import Truth, accuracy, auroc, detection
+from stepe.loop.plan import Plan, batch_sizes
+from stepe.loop.randomness import preserved
+from stepe.loop.ranks import Ranks
+from stepe.loop.schedule import check_epochs
+from stepe.methods import Criterion, Method, Task, make_method
+from stepe.models.copying import copy_of
+from stepe.samples.samples import Augment, Samples, TensorSamples, as_samples, check_labels, check_view, read_labels
+from stepe.training.building import (
+    Observer,
+    Result,
+    Row,
+    Training,
+    check_amp,
+    check_batch_size,
+    check_groups,
+    check_held_out,
+    check_initialised,
+    check_trusted,
+    check_weight,
+    count_classes,
+    cross_entropy,
+    describe,
+    determinism,
+    engine_class,
+    find_device,
+    held_out_samples,
+    make_optimizer,
+    make_rate,
+    make_reach,
+    place,
+    quicken,
+    summarise,
+    weighted,
+)
+
+if TYPE_CHECKING:
+    from stepe.app.run import RunFolder
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is ready to be carried out."""
+
+    steps: Steps[Result]
+    device: torch.device
+    deterministic: bool
+
+    def finish(self) -> Result:
+        """Carry it out. The user's random generators and torch's settings are as before when it is done."""
+        with preserved(self.device), determinism(self.deterministic):
+            return exhaust(self.steps)
+
+
+P = ParamSpec("P")
+A_JOB = "A job; its ``finish()`` trains and returns the result. :func:`fit` does both."
+A_RESULT = "The trained model with its ledger, its history and a summary."
+
+
+def begin(
+    model: nn.Module,
+    data: Any,
+    labels: Any = None,
+    *,
+    method: str | Method = "step-e",
+    epochs: int = 60,
+    noise_rate: float | None = None,
+    groups: Any = None,
+    trusted: Any = None,
+    weight: Any = None,
+    probe: str = "in-sample",
+    test: Any = None,
+    truth: Truth | None = None,
+    batch_size: int = 128,
+    probe_batch_size: int | None = None,
+    optimizer: Optimizer | Callable[[Iterator[nn.Parameter]], Optimizer] | None = None,
+    learning_rate: float | None = None,
+    weight_decay: float = 5e-4,
+    rate_shape: RateShape = cosine,
+    scheduler: LRScheduler | Callable[[Optimizer], LRScheduler] | None = None,
+    scheduler_interval: Literal["epoch", "step"] = "epoch",
+    criterion: Criterion | None = None,
+    forward: ModelForward | None = None,
+    augment: Augment | None = None,
+    plain_view: Any = None,
+    loader_options: dict[str, Any] | None = None,
+    amp: Literal["bf16", "fp16"] | None = None,
+    device: str | torch.device = "auto",
+    engine: Literal["eager", "resident", "compiled"] = "eager",
+    deterministic: bool = False,
+    seed: int = 0,
+    run: "str | Path | RunFolder | None" = None,
+    resume: bool = False,
+    checkpoint_every: int = 1,
+    observers: tuple[Observer, ...] = (),
+    **method_options: Any,
+) -> Job:
+    """Prepare to train ``model`` on labels that cannot be trusted.
+
+    Args:
+        model: any module that turns inputs into logits.
+        data: a tensor of inputs, a pair (inputs, labels), or a map-style data set returning ``(x, y)``.
+        labels: one integer per sample, if ``data`` does not bring them; with a ``criterion`` of your own, also one
+            number (a regression) or one row of 0 and 1 (several labels at once) per sample.
+        method: a name from :data:`stepe.methods.METHODS` or a method of your own; its options follow by keyword
+            (``rho_max``, ``warmup``, ``schedule``, ``memory``, ``sticky``, ``softness``, ``min_keep``, ``view``...).
+            ``oracle`` is plain training under another name: hand it the clean labels.
+        noise_rate: known share of wrong labels, from which rho_max follows if it is not given; without either, the rate
+            is estimated in the warm-up.
+        groups: one integer per sample for ``min_keep``; by default the class.
+        trusted: one bool per sample: labels that were checked; these samples are never dropped.
+        weight: one number per sample, how much it counts in training; which samples are dropped goes by their losses
+            alone.
+        probe: who judges the samples. ``in-sample``: the model in training, as in the paper. ``cross:5``: models that
+            never trained on them, one per fold; ``cross:2x2``: on two independent splits. ``auto``: cross-fitted,
+            until the model turns out in the warm-up not to learn its labels by heart, and in-sample from then on.
+        test: held-out data in the same form, for the accuracy in the history. Never trained on.
+        truth: which samples are noisy, in a benchmark. Only metrics see it.
+        optimizer: an optimizer, or a function of the parameters; by default SGD with Nesterov momentum 0.9. Models that
+            only judge train on fewer samples; under Adam and other optimizers with betas their steps are longer for it.
+        learning_rate: for the default optimizer; 0.1 unless given.
+        rate_shape: the learning rate as a function of the run's progress in [0, 1]; by default cosine decay.
+        scheduler: instead of that, a torch scheduler or a function of the optimizer that makes one;
+            ``scheduler_interval`` says whether it counts epochs, or steps of full-length epochs.
+        criterion: (logits, targets) -> one loss per sample; by default cross-entropy.
+        forward: (model, inputs) -> logits, if calling the model is not enough.
+        augment: for tensors, (inputs, indices, stream) -> inputs; a data set brings its own transforms.
+        plain_view: for data sets, the same samples without augmentation, for ``view="plain"``.
+        engine: ``eager`` works for everything; ``resident`` keeps tensors on a GPU and trains by CUDA graphs;
+            ``compiled`` also compiles their kernels, which takes a minute and pays off over many runs.
+        loader_options: for data sets, passed to the ``DataLoader`` (``num_workers``, ``pin_memory``...).
+        run: a folder to write; ``resume`` continues what is there, to the same result as if never interrupted.
+
+    Under torchrun, every process calls this alike: batches are cut into a share for each, losses and gradients come
+    together again, and the first process alone writes and reports. ``batch_size`` is that of all processes together.
+
+    Returns:
+        A job; its ``finish()`` trains and returns the result. :func:`fit` does both.
+    """
+    ranks = Ranks.current()
+    device = find_device(device)
+    if isinstance(data, tuple) and len(data) == 2:
+        data, labels = data[0], data[1] if labels is None else labels
+    samples = place(as_samples(data, augment, plain_view, **(loader_options or {})), device)
+    if isinstance(samples, TensorSamples) and (plain_view is not None or loader_options):
+        raise InputError("plain_view and loader_options are for data sets; tensors need neither")
+    any_kind = criterion is not None
+    given = check_labels(read_labels(data) if labels is None else labels, len(samples), any_kind=any_kind)
+    held_out = held_out_samples(test, device, any_kind=any_kind, **(loader_options or {}))
+    check_epochs(epochs, warmup=0)
+    check_amp(amp)
+    if resume and run is None:
+        raise InputError("resume=True needs run=, the folder of the run to continue")
+    batch_size = check_batch_size(batch_size, len(samples))
+    if batch_size < ranks.world:
+        raise InputError(
+            f"a batch has {batch_size} samples for {ranks.world} processes; batch_size counts those of all processes "
+            "together: give each at least one"
+        )
+    probe_batch_size = check_batch_size(4 * batch_size if probe_batch_size is None else probe_batch_size, len(samples))
+    if truth is not None and len(truth.noisy) != len(samples):
+        raise InputError(f"the truth covers {len(truth.noisy)} samples, the data {len(samples)}")
+
+    method = make_method(method, **method_options)
+    probe = probe if method.cross_fits else "in-sample"
+    if probe != "in-sample" and not all(made is None or callable(made) for made in (optimizer, scheduler)):
+        raise InputError("a cross-fitted probe trains copies of the model: give optimizer and scheduler as functions")
+    classes = count_classes(given)
+    if held_out is not None:
+        check_held_out(held_out[1], given)
+    task = Task(
+        labels=given,
+        classes=classes,
+        epochs=epochs,
+        seed=seed,
+        criterion=criterion or cross_entropy(classes),
+        noise_rate=noise_rate,
+        groups=None if groups is None else check_groups(groups, len(samples)),
+        trusted=None if trusted is None else check_trusted(trusted, len(samples)),
+        weight=None if weight is None else check_weight(weight, len(samples)),
+        reach=probe,
+        device=device,
+    )
+    ledger = Ledger(len(samples))
+    method.start(task, ledger)
+    check_initialised(model)
+    network = method.network(model)
+    if network is not model and isinstance(optimizer, Optimizer):
+        raise InputError(
+            f"method {method.name!r} trains {method.networks} networks, and the optimizer holds the weights of one: "
+            "give optimizer as a function of the parameters"
+        )
+    check_view(samples, method.view)
+    kind = engine_class(engine)
+    full_steps = len(batch_sizes(len(samples), batch_size, ranks.world))
+
+    def make_engine(model: nn.Module, task: Task, share: float = 1.0) -> EagerEngine:
+        fused = issubclass(kind, ResidentEngine)
+        made = make_optimizer(optimizer, model.to(device), learning_rate, weight_decay, fused=fused)
+        quicken(made, share)
+        return kind(
+            model,
+            samples,
+            task,
+            optimizer=made,
+            rate=make_rate(rate_shape, scheduler, scheduler_interval, made, epochs=epochs, full_steps=full_steps),
+            device=device,
+            batch_size=batch_size,
+            probe_batch_size=probe_batch_size,
+            forward=forward,
+            amp=amp,
+            ranks=ranks,
+            averaging=method.averaging,
+        )
+
+    untrained = network if probe == "in-sample" else copy_of(network, "probe='in-sample' needs no copies")
+    runner = make_engine(network, task)
+    reach = make_reach(probe, untrained, task, make_engine, runner)
+    training = Training(runner, method, ledger, reach, describe(method, task, runner, amp, deterministic))
+    if run is not None and ranks.is_first:
+        from stepe.app.run import RunFolder  # needs more than torch and numpy
+
+        folder = run if isinstance(run, RunFolder) else RunFolder(run)
+        folder.prepare(resume=resume, checkpoint_every=checkpoint_every)
+        runner.try_out()
+        observers = (folder, *observers)
+
+    return Job(_run(training, held_out, truth, observers if ranks.is_first else ()), device, deterministic)
+
+
+def _to_the_end(begin: Callable[P, Job]) -> Callable[P, Result]:
+    @wraps(begin)
+    def fit(*args: P.args, **kwargs: P.kwargs) -> Result:
+        return begin(*args, **kwargs).finish()
+
+    fit.__name__ = fit.__qualname__ = "fit"
+    fit.__doc__ = (begin.__doc__ or "").replace("Prepare to train", "Train").replace(A_JOB, A_RESULT)
+    return fit
+
+
+fit = _to_the_end(begin)
+
+
+def _run(
+    training: Training,
+    test: "tuple[Samples, Tensor] | None",
+    truth: Truth | None,
+    observers: tuple[Observer, ...],
+) -> Steps[Result]:
+    """The paper's algorithm, top to bottom."""
+    engine, method, ledger, reach = training.engine, training.method, training.ledger, training.reach
+    for observer in observers:
+        observer.run_started(training)
+    training.align()
+
+    while training.epoch < training.task.epochs:
+        epoch, started = training.epoch, time.perf_counter()
+        probed = method.wants_probe(epoch)
+        if probed:
+            yield from _probe(training)
+        probe_seconds = time.perf_counter() - started
+
+        plan = weighted(method.plan(epoch, ledger), training.task.weight)
+        _check_plan(plan)
+        yield from reach.settle(epoch, method)
+        turnover = ledger.record_selection(plan.kept)
+        yield from reach.train_steps(plan, method)
+        train_loss = yield from engine.train_steps(plan, method)
+        if not math.isfinite(train_loss):
+            raise RunError(_diverged(f"the training loss became {train_loss} in epoch {epoch}"))
+
+        row: Row = {
+            "epoch": epoch,
+            "train_loss": train_loss,
+            "learning_rate": engine.learning_rate,
+            "probed": probed,
+            "drop_fraction": plan.drop_fraction,
+            "kept": int(plan.kept.sum()),
+            "dropped": int((~plan.kept).sum()),
+            **asdict(turnover),
+            "cut": plan.cut if math.isfinite(plan.cut) else None,
+            "nonfinite": plan.nonfinite,
+            "shortfall": plan.shortfall,
+            "seconds": time.perf_counter() - started,
+            "probe_seconds": probe_seconds,
+        }
+        if truth is not None:
+            row |= asdict(detection(ledger["dropped"], truth.noisy))
+            row["auroc"] = auroc(method.scores(ledger), truth.noisy) if probed else None
+        if test is not None:
+            seen = engine.judge(*test)
+            yield engine.mark()
+            if training.task.classes:
+                row["test_accuracy"] = accuracy(_predictions(seen), test[1])
+            else:
+                row["test_loss"] = float(seen.loss.mean())
+        training.history.append(row)
+        training.epoch += 1
+        for observer in observers:
+            observer.epoch_ended(training, row)
+
+    yield from _probe(training)  # the last word on every sample comes from the finished model
+    last_look = None if test is None else engine.judge(*test)
+    engine.hand_over()
+    result = Result(training, summarise(training, truth), last_look, None if test is None else test[1])
+    for observer in observers:
+        observer.run_ended(result)
+    return result
+
+
+def _probe(training: Training) -> Steps[None]:
+    method = training.method
+    seen = yield from training.reach.probe(training.epoch, method)
+    if not bool(torch.isfinite(seen.loss).any()):
+        raise RunError(_diverged(f"every loss is NaN or infinite before epoch {training.epoch}"))
+    method.observe(with_residuals(seen, training.task.labels), training.ledger)
+
+
+def _check_plan(plan: Plan) -> None:
+    if not bool((plan.kept if plan.trains is None else plan.trains).any()):
+        raise RunError(f"epoch {plan.epoch} would train on nothing; lower rho_max (it dropped everything)")
+
+
+def _diverged(what: str) -> str:
+    return f"{what}; lower the learning rate, or look for NaN and infinite values in the inputs"
+
+
+def _predictions(seen: Observation) -> Tensor:
+    if seen.prediction is None:
+        raise InputError("the test accuracy needs logits of shape (batch, classes) from the model")
+    return seen.prediction

@@ -1,0 +1,125 @@
+"""Step-E for estimators that are not trained by epochs: trees, support vectors, whatever has ``fit`` and ``predict``.
+
+A round stands for an epoch. Each sample is judged by clones that never trained on it, fitted on what is kept outside of
+its fold; the same method then selects what the next round's clones train on.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+from sklearn.utils import _safe_indexing
+from sklearn.utils.parallel import Parallel, delayed
+from torch import Tensor
+
+from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.probe import judged
+from stepe.methods.base import Task
+from stepe.methods.step_e import StepwiseElimination
+from stepe.training.reach import Folds
+
+Floats = npt.NDArray[np.float64]
+
+
+class RoundwiseElimination(StepwiseElimination):
+    """Step-E over a few rounds: judges that are fitted anew weigh as much as all that was said before."""
+
+    remembers = 0.5
+
+
+@dataclass(frozen=True)
+class Member:
+    """A classifier fitted on some of the rows, which may not have seen every class."""
+
+    estimator: Any
+    classes: npt.NDArray[Any]
+    """all of them"""
+
+    def probabilities(self, x: Any) -> Floats:
+        """One column per class; 0 where a class was not seen."""
+        found = np.zeros((len(_rows(x)), len(self.classes)))
+        found[:, np.searchsorted(self.classes, self.estimator.classes_)] = _probabilities(self.estimator, x)
+        return found
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Everything that the rounds need to fit clones of an estimator."""
+
+    estimator: Any
+    x: Any
+    y: npt.NDArray[Any]
+    classes: npt.NDArray[Any]
+    weight: Floats | None
+    seed: int
+    n_jobs: int | None = None
+
+    def run(self, method: StepwiseElimination, task: Task, ledger: Ledger, folds: Folds) -> Tensor:
+        """Judge and select, round by round; returns what is kept in the end. The task has one epoch more than rounds:
+        its first trains the first judges, its last the final estimator.
+        """
+        dealt = folds.deal(task.labels, task.seed)
+        kept = torch.ones(task.n, dtype=torch.bool)
+        for number in range(1, task.epochs):
+            method.observe(self._probe(kept, dealt, task), ledger)
+            kept = method.plan(number, ledger).kept
+            ledger.record_selection(kept)
+        return kept
+
+    def _probe(self, kept: Tensor, dealt: Tensor, task: Task) -> Observation:
+        """Out-of-fold probabilities of all samples, averaged over the splits."""
+        inside = [(split, folds == fold) for split, folds in enumerate(dealt) for fold in range(int(folds.max()) + 1)]
+        found = Parallel(n_jobs=self.n_jobs)(
+            delayed(self._judge)((kept & ~part).numpy(), part.numpy()) for _, part in inside
+        )
+        total = torch.zeros(task.n, len(self.classes))
+        predictions = torch.zeros(len(dealt), task.n, dtype=torch.int64)
+        for (split, part), probability in zip(inside, found, strict=True):
+            total[part] += torch.from_numpy(probability).float()
+            predictions[split, part] = torch.from_numpy(probability.argmax(1))
+        return judged(total / len(dealt), task.labels, (predictions != predictions[0]).any(0))
+
+    def _judge(self, trained: npt.NDArray[np.bool_], asked: npt.NDArray[np.bool_]) -> Floats:
+        if not trained.any():
+            return np.full((int(asked.sum()), len(self.classes)), 1 / len(self.classes))
+        return self.fit(trained).probabilities(_safe_indexing(self.x, np.flatnonzero(asked)))
+
+    def fit(self, rows: npt.NDArray[np.bool_]) -> Member:
+        """A clone, fitted on some rows; where they are all of one class, most classifiers would refuse."""
+        index = np.flatnonzero(rows)
+        y = self.y[index]
+        estimator = seeded_clone(self.estimator, self.seed) if (y != y[0]).any() else DummyClassifier()
+        weight = {} if self.weight is None else {"sample_weight": self.weight[index]}
+        estimator.fit(_safe_indexing(self.x, index), y, **weight)
+        return Member(estimator, self.classes)
+
+
+def seeded_clone(estimator: Any, seed: int) -> Any:
+    """A clone whose random states, where they are open, follow from the seed."""
+    fresh = clone(estimator)
+    opened = [name for name, value in fresh.get_params().items() if value is None and _is_random_state(name)]
+    return fresh.set_params(**dict.fromkeys(opened, seed))
+
+
+def _is_random_state(name: str) -> bool:
+    return name.rpartition("__")[2] == "random_state"
+
+
+def _rows(x: Any) -> Any:
+    return range(x.shape[0]) if hasattr(x, "shape") else x
+
+
+def _probabilities(estimator: Any, x: Any) -> Floats:
+    """What a classifier says about its own classes: probabilities, scores that grow with them, or names alone."""
+    if hasattr(estimator, "predict_proba"):
+        return np.asarray(estimator.predict_proba(x), dtype=np.float64)
+    if hasattr(estimator, "decision_function"):
+        score = np.asarray(estimator.decision_function(x), dtype=np.float64)
+        score = np.stack([-score / 2, score / 2], axis=1) if score.ndim == 1 else score
+        return np.asarray(torch.from_numpy(score).softmax(1).numpy())
+    named: Floats = (estimator.predict(x)[:, None] == estimator.classes_[None, :]).astype(np.float64)
+    return named

@@ -1,0 +1,334 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stepe.beliefs.confident import prunable
+from stepe.beliefs.verdicts import COLUMNS, Names, flags, held_out_table, training_table
+from stepe.evidence.noise_rate import Estimate
+from stepe.evidence.posterior import Belief, of_labels, posterior
+from stepe.loop.ledger import Ledger, Observation
+
+NAN = math.nan
+
+
+def judged(
+    margin: list[float],
+    dropped: list[bool],
+    trust: list[float] | None = None,
+    *,
+    prediction: list[int] | None = None,
+    confidence: list[float] | None = None,
+    loss: list[float] | None = None,
+) -> Ledger:
+    n = len(margin)
+    ledger = Ledger(n)
+    ledger.record_probe(
+        Observation(
+            torch.tensor(loss or [1.0] * n),
+            prediction=torch.tensor(prediction or [0] * n),
+            confidence=torch.tensor(confidence or [0.9] * n),
+            given_probability=torch.tensor(trust or [0.5] * n),
+            margin=torch.tensor(margin),
+        )
+    )
+    ledger.record_selection(~torch.tensor(dropped))
+    return ledger
+
+
+def believed(ledger: Ledger, labels: torch.Tensor, noise: Estimate) -> Belief:
+    likely = posterior(ledger["guess"], labels, noise)
+    return Belief(noise, likely, of_labels(likely, labels))
+
+
+def table_of(ledger: Ledger, **changes):
+    options = {
+        "labels": torch.zeros(ledger.n, dtype=torch.int64),
+        "class_names": ["cat", "dog", "cow"],
+        "names": Names.numbered(ledger.n),
+        "epochs_after_warmup": 1,
+    }
+    return training_table(ledger, **(options | changes))
+
+
+def test_flagged_is_dropped_and_predicted_differently():
+    ledger = judged(margin=[-1.0, 1.0, -1.0, 1.0], dropped=[True, True, False, False])
+    assert flags(ledger, torch.zeros(ledger.n, dtype=torch.int64)).tolist() == [True, False, False, False]
+
+
+def test_a_label_the_model_long_agreed_with_is_not_flagged():
+    ledger = Ledger(2)
+    for margins in ([-1.0, 2.0], [-1.0, 2.0], [-1.0, -1.0]):
+        ledger.record_probe(Observation(torch.ones(2), margin=torch.tensor(margins)))
+    ledger.record_selection(torch.tensor([False, False]))
+    assert flags(ledger, torch.zeros(ledger.n, dtype=torch.int64)).tolist() == [True, False]
+
+
+def test_one_agreement_in_ten_probes_does_not_clear_a_label():
+    ledger = Ledger(1)
+    for margin in [1.0] + [-1.0] * 9:
+        ledger.record_probe(Observation(torch.ones(1), margin=torch.tensor([margin])))
+    ledger.record_selection(torch.tensor([False]))
+    assert flags(ledger, torch.zeros(ledger.n, dtype=torch.int64)).tolist() == [True]
+
+
+def test_a_model_undecided_between_two_classes_does_not_speak_against_the_label():
+    assert flags(judged(margin=[0.0], dropped=[True]), torch.zeros(1, dtype=torch.int64)).tolist() == [False]
+
+
+def test_with_a_running_guess_the_least_likely_labels_are_flagged_as_many_as_are_wrong():
+    ledger = judged(margin=[1.0] * 4, dropped=[True, True, True, False])
+    ledger.add_column("guess", torch.float16, 0.0, width=2)
+    ledger["guess"] = torch.tensor([[0.2, 0.8], [0.7, 0.3], [0.1, 0.9], [0.0, 1.0]])
+    given = torch.tensor([0, 0, 0, 1])
+    for rate, flagged in (
+        (0.25, [False, False, True, False]),
+        (0.5, [True, False, True, False]),
+        (1.0, [True, True, True, False]),
+        (0.0, [False] * 4),
+    ):
+        assert flags(ledger, given, believed(ledger, given, Estimate(rate, rate, rate))).tolist() == flagged
+
+
+def test_where_nobody_can_tell_how_many_are_wrong_only_labels_more_likely_wrong_are_flagged():
+    ledger = judged(margin=[1.0] * 4, dropped=[True, True, True, False])
+    ledger.add_column("guess", torch.float16, 0.0, width=2)
+    ledger["guess"] = torch.tensor([[0.01, 0.99], [0.7, 0.3], [0.5, 0.5], [0.0, 1.0]])
+    noise = Estimate(0.5, 0.0, 0.9)
+    assert noise.is_vague
+    given = torch.tensor([0, 0, 0, 1])
+    assert flags(ledger, given, believed(ledger, given, noise)).tolist() == [True, False, False, False]
+    founded = replace(noise, unrelated=0.4)
+    assert flags(ledger, given, believed(ledger, given, founded)).tolist() == [True, False, True, False]
+
+
+BEYOND_BELIEF = Estimate(0.7, 0.0, 0.9)
+
+
+def hardly_learned() -> tuple[Ledger, torch.Tensor]:
+    """Of two classes, five samples each; the third and fourth, and the last, have labels that look wrong."""
+    ledger = judged(margin=[1.0] * 10, dropped=[False] * 10)
+    ledger.add_column("guess", torch.float16, 0.0, width=2)
+    like_0, like_1 = [0.8, 0.2], [0.2, 0.8]
+    ledger["guess"] = torch.tensor([like_0] * 2 + [like_1] * 2 + [like_0] + [like_1] * 4 + [like_0])
+    return ledger, torch.tensor([0] * 5 + [1] * 5)
+
+
+def test_where_an_estimate_is_beyond_belief_what_was_kept_can_be_flagged_but_for_what_was_checked():
+    assert BEYOND_BELIEF.is_beyond_belief
+    ledger, given = hardly_learned()
+    ledger["trusted"] = torch.arange(10) == 2
+    flagged = flags(ledger, given, believed(ledger, given, BEYOND_BELIEF))
+    assert torch.nonzero(flagged).flatten().tolist() == [3, 9]
+
+
+def test_there_confident_learning_says_whom_and_nobody_who_is_agreed_with_is_flagged_for_a_low_probability():
+    ledger, given = hardly_learned()
+    ledger["guess"][0] = torch.tensor([0.51, 0.49])
+    flagged = flags(ledger, given, believed(ledger, given, BEYOND_BELIEF))
+    expected = prunable(ledger["guess"].double().numpy(), given.numpy())
+    assert torch.equal(flagged, torch.from_numpy(expected))
+    assert not flagged[0]
+
+
+def test_there_a_class_that_is_never_named_is_left_alone():
+    ledger, given = hardly_learned()
+    ledger["guess"][5:] = torch.tensor([0.6, 0.4])
+    assert prunable(ledger["guess"].double().numpy(), given.numpy())[5:].any()
+    assert not flags(ledger, given, believed(ledger, given, BEYOND_BELIEF))[5:].any()
+
+
+def test_there_who_is_flagged_though_agreed_with_is_offered_no_other_label():
+    ledger, given = hardly_learned()
+    belief = replace(believed(ledger, given, BEYOND_BELIEF), shows=torch.where(torch.arange(10) == 6, 0.8, 1.0))
+    table = training_table(ledger, given, ["A", "B"], Names.numbered(10), 1, belief)
+    assert table["flagged"][6]
+    assert math.isnan(table["suggestion_confidence"][6])
+    assert "shows hardly anything" in table["reason"][6]
+    assert "the model says A" in table["reason"][9]
+
+
+def test_there_inputs_that_show_nothing_and_samples_without_a_guess_are_flagged_too_and_at_most_a_half():
+    ledger, given = hardly_learned()
+    ledger["guess"][5] = float("nan")
+    belief = replace(believed(ledger, given, BEYOND_BELIEF), shows=torch.where(torch.arange(10) == 6, 0.8, 1.0))
+    assert torch.nonzero(flags(ledger, given, belief)).flatten().tolist() == [2, 3, 5, 6, 9]
+    nothing = replace(belief, shows=torch.full((10,), 0.2))
+    assert flags(ledger, given, nothing).sum() == 5
+
+
+def test_in_a_class_that_is_hardly_recognised_only_labels_more_likely_wrong_are_flagged():
+    alike = [0.49, 0.5, 0.01], [0.5, 0.01, 0.49], [0.98, 0.01, 0.01]
+    others = [[0.9, 0.1, 0.0]] * 9 + [[0.1, 0.9, 0.0]] * 10 + [[0.0, 0.1, 0.9]] + [[0.5, 0.1, 0.4]] * 7
+    labels = torch.tensor([0, 2, 2] + [0] * 9 + [1] * 10 + [2] * 8)
+    ledger = judged(margin=[1.0] * 30, dropped=[True] * 3 + [False] * 27)
+    ledger.add_column("guess", torch.float16, 0.0, width=3)
+    ledger["guess"] = torch.tensor([*alike, *others])
+    assert flags(ledger, labels, believed(ledger, labels, Estimate(0.1, 0.1, 0.1)))[:3].tolist() == [True, False, True]
+
+
+def test_a_sample_without_a_finite_guess_is_the_first_suspect():
+    ledger = judged(margin=[1.0] * 2, dropped=[True, True])
+    ledger.add_column("guess", torch.float16, 0.0, width=2)
+    ledger["guess"] = torch.tensor([[0.1, 0.9], [float("nan")] * 2])
+    given = torch.zeros(2, dtype=torch.int64)
+    assert flags(ledger, given, believed(ledger, given, Estimate(0.5, 0.5, 0.5))).tolist() == [False, True]
+
+
+def test_a_flagged_label_comes_with_another_one_even_where_the_guess_agrees():
+    ledger = judged(margin=[1.0] * 3, dropped=[True, False, False])
+    ledger.add_column("guess", torch.float16, 0.0, width=3)
+    ledger["guess"] = torch.tensor([[0.5, 0.4, 0.1], [0.9, 0.0, 0.1], [0.1, 0.9, 0.0]])
+    labels = torch.tensor([0, 0, 1])
+    belief = believed(ledger, labels, Estimate(0.3, 0.3, 0.3))
+    table = table_of(ledger, labels=labels, class_names=["a", "b", "c"], belief=belief)
+    assert table["flagged"].tolist() == [True, False, False]
+    assert table["suggested_label"] == ["b", "a", "b"]
+
+
+def test_without_logits_the_drop_alone_flags():
+    ledger = Ledger(2)
+    ledger.record_probe(Observation(torch.tensor([1.0, 2.0])))
+    ledger.record_selection(torch.tensor([True, False]))
+    assert flags(ledger, torch.zeros(ledger.n, dtype=torch.int64)).tolist() == [False, True]
+
+
+def test_the_columns_are_the_documented_ones_in_order():
+    expected = [
+        *("rank", "id", "row", "split", "given_label", "suggested_label", "suspicion", "suggestion_confidence"),
+        *("dropped", "flagged", "dropped_share", "margin", "reason", "status"),
+    ]
+    assert list(COLUMNS) == expected
+    ledger = judged(margin=[-1.0, 1.0], dropped=[True, False])
+    seen = Observation(torch.tensor([1.0, 2.0]))
+    for table in (
+        table_of(ledger),
+        held_out_table(seen, torch.tensor([0, 1]), ["a", "b"], Names.numbered(2, "test")),
+    ):
+        assert list(table) == expected
+        assert {len(column) for column in table.values()} == {2}
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([-1.0, 1.0]), st.booleans(), st.sampled_from([0.0, 0.25, 0.5, 1.0])),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_ranks_put_the_flagged_first_then_the_most_suspicious_then_the_lower_row(rows):
+    margin, dropped, trust = (list(column) for column in zip(*rows, strict=True))
+    table = table_of(judged(margin, dropped, trust))
+    order = sorted(range(len(rows)), key=lambda i: (not (dropped[i] and margin[i] < 0), trust[i], i))
+    assert table["rank"][order].tolist() == list(range(1, len(rows) + 1))
+    assert table["suspicion"].tolist() == pytest.approx([1 - t for t in trust])
+
+
+def test_labels_are_named_and_rows_keep_their_ids():
+    ledger = judged([-2.0, 3.0], [True, False], [0.1, 0.8], prediction=[2, 0], confidence=[0.7, 0.8])
+    names = Names(ids=["img/b.png", "img/a.png"], rows=[17, 4], split="train")
+    table = table_of(ledger, labels=torch.tensor([1, 0]), names=names)
+    assert table["id"] == ["img/b.png", "img/a.png"]
+    assert table["row"].tolist() == [17, 4]
+    assert table["split"] == ["train", "train"]
+    assert table["given_label"] == ["dog", "cat"]
+    assert table["suggested_label"] == ["cow", "cat"]
+    assert table["suggestion_confidence"].tolist() == pytest.approx([0.7, 0.8])
+    assert table["margin"].tolist() == [-2.0, 3.0]
+    assert table["dropped"].tolist() == table["flagged"].tolist() == [True, False]
+    assert table["status"] == ["open", "open"]
+    assert table["rank"].tolist() == [1, 2]
+
+
+def test_the_reason_of_a_flag_names_the_suggestion_and_others_need_none():
+    ledger = judged([-1.0, 1.0, 1.0], [True, True, False], prediction=[1, 0, 0], confidence=[0.75, 0.9, 0.9])
+    flagged, dropped, neither = table_of(ledger)["reason"]
+    assert "dog" in flagged
+    assert "75%" in flagged
+    assert "agrees" in dropped
+    assert neither == ""
+
+
+def test_the_dropped_share_counts_epochs_after_the_warmup():
+    ledger = judged([1.0, 1.0, 1.0], [True, False, False])
+    ledger.record_selection(torch.tensor([False, False, True]))
+    ledger.record_selection(torch.tensor([False, True, True]))
+    assert table_of(ledger, epochs_after_warmup=4)["dropped_share"].tolist() == [0.75, 0.25, 0.0]
+    # A share stays one, however the epochs are counted.
+    assert table_of(ledger, epochs_after_warmup=2)["dropped_share"].tolist() == [1.0, 0.5, 0.0]
+    assert table_of(ledger, epochs_after_warmup=0)["dropped_share"].tolist() == [1.0, 1.0, 0.0]
+
+
+def test_without_probabilities_suspicion_follows_the_loss_and_what_is_not_finite_comes_first():
+    losses = [0.5, NAN, 2.0, math.inf, 0.1, -math.inf]
+    ledger = Ledger(6)
+    ledger.record_probe(Observation(torch.tensor(losses)))
+    table = table_of(ledger)
+    suspicion = table["suspicion"]
+    assert suspicion[4] < suspicion[0] < suspicion[2] < min(suspicion[[1, 3, 5]])
+    assert suspicion.max() == 1
+    assert suspicion.min() > 0
+    assert table["suggested_label"] == [""] * 6
+
+
+def test_logits_that_are_not_finite_suggest_nothing():
+    ledger = judged([NAN, -1.0], [True, True], [NAN, 0.2], prediction=[1, 1], confidence=[NAN, 0.8], loss=[NAN, 3.0])
+    table = table_of(ledger)
+    assert table["flagged"].tolist() == [True, True]
+    assert table["suggested_label"] == ["", "dog"]
+    assert "nan" not in table["reason"][0]
+    assert not np.isnan(table["suspicion"]).any()
+
+
+def test_an_output_beyond_the_known_classes_is_suggested_by_its_number():
+    table = table_of(judged([-1.0], [True], prediction=[7]))
+    assert table["suggested_label"] == ["7"]
+
+
+def test_held_out_samples_are_scored_but_neither_dropped_nor_flagged():
+    seen = Observation(
+        torch.tensor([3.0, 0.1]),
+        prediction=torch.tensor([1, 1]),
+        confidence=torch.tensor([0.9, 0.8]),
+        given_probability=torch.tensor([0.05, 0.8]),
+        margin=torch.tensor([-2.5, 1.0]),
+    )
+    table = held_out_table(seen, torch.tensor([0, 1]), ["a", "b"], Names.numbered(2, "test"))
+    assert table["rank"].tolist() == [1, 2]
+    assert table["suspicion"].tolist() == pytest.approx([0.95, 0.2])
+    assert table["suggested_label"] == ["b", "b"]
+    assert table["split"] == ["test", "test"]
+    assert not table["dropped"].any()
+    assert not table["flagged"].any()
+
+
+def test_held_out_samples_without_logits_are_listed_without_a_suspicion():
+    table = held_out_table(Observation(torch.tensor([3.0])), torch.tensor([0]), ["a"], Names.numbered(1, "test"))
+    assert np.isnan(table["suspicion"]).all()
+    assert table["suggested_label"] == [""]
+
+
+def test_numbered_names_are_row_numbers():
+    names = Names.numbered(3, "test")
+    assert names.ids == ["0", "1", "2"]
+    assert names.rows == [0, 1, 2]
+    assert names.split == "test"
+
+
+def test_an_input_that_shows_nothing_is_pointed_out_for_that():
+    ledger = judged(margin=[1.0] * 4, dropped=[True, True, True, False])
+    ledger.add_column("guess", torch.float16, 0.0, width=2)
+    ledger["guess"] = torch.tensor([[0.2, 0.8], [0.7, 0.3], [0.1, 0.9], [0.0, 1.0]])
+    labels = torch.tensor([0, 0, 0, 1])
+    belief = replace(believed(ledger, labels, Estimate(0.5, 0.5, 0.5)), shows=torch.tensor([0.1, 1.0, 0.9, 1.0]))
+    table = table_of(ledger, labels=labels, class_names=["a", "b"], belief=belief)
+    assert table["flagged"].tolist() == [True, False, True, False]
+    assert table["reason"][0].endswith("it shows hardly anything of any class")
+    assert table["suggested_label"][0] == ""
+    assert table["suggested_label"][2] == "b"
+    assert "the model says b" in table["reason"][2]

@@ -1,0 +1,372 @@
+"""Step-E whose probe also corrects."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import stepe
+from stepe import InputError
+from stepe.evidence.noise_rate import Estimate
+from stepe.evidence.posterior import posterior
+from stepe.loop.ledger import Ledger, Observation
+from stepe.methods import Task, make_method
+from stepe.training.building import cross_entropy
+
+OFF: dict[str, Any] = {"score": "loss", "average": 0, "correct": False, "refine": 0, "mixup": 0, "prior": "none"}
+LABELS = torch.tensor([0, 1, 2, 0, 1])
+PROBABILITY = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.6, 0.3, 0.1], [0.5, 0.25, 0.25], [0.02, 0.96, 0.02]])
+
+
+def seen(probability: Tensor = PROBABILITY) -> Observation:
+    loss = -probability.gather(1, LABELS[:, None]).squeeze(1).log()
+    return Observation(loss, probability=probability)
+
+
+def started(trusted: Tensor | None = None, **options: Any) -> tuple[Any, Ledger]:
+    method, ledger = make_method("step-e-plus", **{"rho_max": 0.4, "prior": "none"} | options), Ledger(5)
+    method.start(Task(LABELS, 3, epochs=10, seed=0, criterion=cross_entropy(3), trusted=trusted), ledger)
+    return method, ledger
+
+
+def test_with_every_part_switched_off_it_is_step_e(fooled):
+    same = {"rho_max": 0.4, "warmup": 4, "ramp_end": 20}
+    plus, step_e = fooled("step-e-plus", **same, **OFF), fooled("step-e", **same)
+    weights = zip(plus.model.parameters(), step_e.model.parameters(), strict=True)
+    assert all(torch.equal(one, two) for one, two in weights)
+    assert torch.equal(plus.ledger["dropped"], step_e.ledger["dropped"])
+
+
+def test_dropped_samples_train_on_the_guess_and_kept_labels_are_refined():
+    method, ledger = started()
+    method.observe(seen(), ledger)
+    plan = method.plan(9, ledger)
+    assert plan.kept.tolist() == [True, True, False, False, True]
+    assert plan.trains.all()
+    guess, given = ledger["guess"].float(), F.one_hot(LABELS, 3).float()
+    expected = torch.where(plan.kept[:, None], 0.5 * given + 0.5 * guess, guess)
+    torch.testing.assert_close(plan.target.float(), expected, atol=1e-3, rtol=0)
+    torch.testing.assert_close(plan.weight, torch.tensor([1.0, 1.0, 0.6, 0.5, 1.0]), atol=1e-3, rtol=0)
+
+
+def test_labels_are_refined_as_the_ramp_proceeds():
+    method, ledger = started()
+    method.observe(seen(), ledger)
+    own = [float(method.plan(epoch, ledger).target[1, 1]) for epoch in (2, 4, 6, 9)]
+    assert own[0] == 1.0
+    assert own == sorted(own, reverse=True)
+    assert own[-2:] == pytest.approx([0.9, 0.9], abs=1e-3)
+
+
+def test_the_warm_up_trains_on_the_labels():
+    method, ledger = started(warmup=4)
+    plan = method.plan(3, ledger)
+    assert plan.target is None
+    assert plan.weight is None
+    assert plan.kept.all()
+
+
+def test_what_was_checked_is_neither_dropped_nor_refined():
+    method, ledger = started(trusted=torch.tensor([False, False, True, False, False]))
+    method.observe(seen(), ledger)
+    plan = method.plan(9, ledger)
+    assert plan.kept[2]
+    assert plan.target[2].tolist() == [0.0, 0.0, 1.0]
+
+
+def test_without_correction_only_kept_samples_train():
+    method, ledger = started(correct=False)
+    method.observe(seen(), ledger)
+    plan = method.plan(9, ledger)
+    assert plan.trains is None
+    assert plan.weight is None
+    assert plan.target is not None
+
+
+def test_the_guess_is_a_running_mean_from_the_middle_of_the_warm_up():
+    method, ledger = started(warmup=4, guess_memory=0.75)
+    assert [epoch for epoch in range(6) if method.wants_probe(epoch)] == [2, 3, 4, 5]
+    uniform = torch.full((5, 3), 1 / 3)
+    method.observe(seen(uniform), ledger)
+    method.observe(seen(), ledger)
+    torch.testing.assert_close(ledger["guess"].float(), 0.75 * uniform + 0.25 * PROBABILITY, atol=1e-3, rtol=0)
+
+
+def test_as_many_are_dropped_as_are_wrong():
+    assert started(rho_max=None)[0].automatic.finds_rate
+    method, ledger = make_method("step-e-plus"), Ledger(5)
+    method.start(Task(LABELS, 3, epochs=10, seed=0, criterion=cross_entropy(3), noise_rate=0.4), ledger)
+    assert method.drop_max == 0.4
+
+
+@pytest.mark.parametrize(
+    ("found", "drop_max"),
+    [(Estimate(0.3, 0.2, 0.4), 0.3), (Estimate(0.6, 0.1, 0.9), 0.5), (Estimate(0.9, 0.8, 1), 0.8)],
+)
+def test_more_than_half_is_dropped_only_where_that_much_is_surely_wrong(found, drop_max):
+    assert started()[0].drop_max_for(found) == pytest.approx(drop_max)
+
+
+def test_the_prior_moves_the_scores():
+    scores = {}
+    for prior in ("none", (1.0, 1.0, 20.0)):
+        method, ledger = started(prior=prior)
+        method.observe(seen(), ledger)
+        scores[prior] = method.scores(ledger)
+    assert scores[(1.0, 1.0, 20.0)][2] < scores["none"][2]
+    assert scores[(1.0, 1.0, 20.0)][0] > scores["none"][0]
+
+
+def test_corrections_may_take_the_given_label_into_account():
+    method, ledger = started(belief="posterior")
+    method.observe(seen(), ledger)
+    plan, guess = method.plan(9, ledger), method.guess(ledger)
+    expected = posterior(guess, LABELS, method.noise(ledger))
+    torch.testing.assert_close(plan.target[~plan.kept].float(), expected[~plan.kept], atol=1e-3, rtol=0)
+    assert not torch.allclose(expected, guess, atol=0.01)
+
+
+def test_neighbours_have_half_a_say_in_the_score():
+    method, ledger = started(neighbours=1)
+    assert method.needs_features
+    # The first two are alike, and so are the last two; the third has nobody near but is nearest to the second.
+    features = torch.tensor([[1.0, 0.0], [0.9, 0.3], [0.7, 0.7], [0.0, 1.0], [-0.1, 1.0]])
+    method.observe(replace(seen(), features=features), ledger)
+    neighbour = torch.tensor([1, 0, 1, 4, 3])
+    own = PROBABILITY.gather(1, LABELS[:, None]).squeeze(1)
+    near = PROBABILITY[neighbour].gather(1, LABELS[:, None]).squeeze(1)
+    torch.testing.assert_close(method.scores(ledger), -((own + near) / 2).log(), atol=1e-2, rtol=0)
+
+
+def test_it_is_less_fooled_than_step_e(fooled):
+    options = {"noise_rate": 0.4}
+    plus, step_e = fooled("step-e-plus", **options).summary, fooled("step-e", **options).summary
+    assert plus["test_accuracy"] > step_e["test_accuracy"]
+    assert plus["noise"]["auroc"] > step_e["noise"]["auroc"]
+
+
+def test_a_cross_fitted_probe_gives_out_of_fold_guesses(fooled):
+    cross, in_sample = (fooled("step-e-plus", noise_rate=0.4, probe=probe) for probe in ("cross:3", "in-sample"))
+    assert cross.summary["noise"]["auroc"] > in_sample.summary["noise"]["auroc"]
+
+
+def test_inputs_that_cannot_be_blended_are_trained_on_without():
+    codes = torch.randint(0, 5, (40, 3), generator=torch.Generator().manual_seed(0))
+    labels = codes[:, 0] % 2
+    model = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(12, 2))
+    options: dict[str, Any] = {"epochs": 4, "batch_size": 8, "device": "cpu", "rho_max": 0.1}
+    with pytest.raises(InputError, match="mixup blends inputs"):
+        stepe.fit(model, codes, labels, method="step-e-plus", **options)
+    assert stepe.fit(model, codes, labels, method="step-e-plus", mixup=0, **options).summary["epochs"] == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"average": -1}, "average is -1; it must be 0"),
+        ({"mixup": float("nan")}, "mixup is nan"),
+        ({"cutmix": 1.5}, "cutmix is 1.5"),
+        ({"cutmix": 0.5, "mixup": 0}, "mixup=0 has none"),
+        ({"refine": 1.5}, r"refine is 1.5; .*\[0, 1\]"),
+        ({"guess_memory": 1.5}, "guess_memory is 1.5"),
+        ({"softness": 0.5}, "choose one of them"),
+        ({"prior": "balanced"}, "prior is 'balanced'"),
+        ({"score": "margin"}, "score is 'margin'"),
+        ({"belief": "label"}, "belief is 'label'"),
+        ({"neighbours": -1}, "neighbours is -1"),
+        ({"neighbours": 5, "score": "loss"}, "neighbours vote on guesses, and score is 'loss'"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        started(**options)
+
+
+def test_what_serves_one_model_is_off_where_others_judge(fooled):
+    for probe, expected in (("in-sample", (0.85, 0.5)), ("cross:3", (0.0, 0.0))):
+        method = fooled("step-e-plus", noise_rate=0.4, probe=probe).training.method
+        assert (method.averaging, method.refined) == expected
+
+
+def test_neighbours_are_for_one_model(fooled):
+    with pytest.raises(InputError, match="a cross-fitted probe asks several"):
+        fooled("step-e-plus", noise_rate=0.4, probe="cross:3", neighbours=5)
+
+
+@pytest.mark.parametrize(
+    "criterion",
+    [
+        lambda outputs, labels: F.nll_loss(outputs.log_softmax(1), labels, reduction="none"),
+        nn.MultiMarginLoss(reduction="none"),
+        lambda outputs, labels: F.cross_entropy(outputs, labels, reduction="none").expand(*labels.shape),
+    ],
+)
+def test_a_criterion_for_indices_alone_is_refused_before_training(criterion):
+    method = make_method("step-e-plus", rho_max=0.4)
+    with pytest.raises(InputError, match=r"takes class indices alone .* or train without corrections"):
+        method.start(Task(LABELS, 3, epochs=10, seed=0, criterion=criterion), Ledger(5))
+    uncorrected = make_method("step-e-plus", rho_max=0.4, correct=False, refine=0)
+    uncorrected.start(Task(LABELS, 3, epochs=10, seed=0, criterion=criterion), Ledger(5))
+
+
+@pytest.mark.parametrize("options", [{"method": "step-e"}, {"method": "step-e-plus"}, {"probe": "cross:2"}])
+def test_a_model_may_have_more_outputs_than_the_labels_have_classes(options, blobs):
+    x, y = blobs.x, blobs.given
+    model = nn.Linear(x.shape[1], int(y.max()) + 4)
+    result = stepe.fit(model, x, y, epochs=4, device="cpu", **options)
+    torch.testing.assert_close(result.ledger["guess"].float().sum(1), torch.ones(len(y)), atol=5e-3, rtol=0)
+
+
+def blank_samples() -> tuple[Tensor, Tensor, Tensor]:
+    """Guesses, labels, and which inputs show nothing: guesses about those are unsure, and labels not as they say."""
+    draw = torch.Generator().manual_seed(0)
+    blank = torch.arange(2000) % 5 == 0
+    labels = torch.randint(3, (2000,), generator=draw)
+    sure = F.one_hot(labels, 3) * 0.9 + 0.1 / 3
+    guess = torch.where(blank[:, None], torch.tensor([0.5, 0.3, 0.2]), sure + torch.rand(2000, 3, generator=draw) / 50)
+    return guess / guess.sum(1, keepdim=True), labels, blank
+
+
+OUT_OF_FOLD = torch.zeros(2000, dtype=torch.bool)
+
+
+def judging_blanks(reach: str, *unsure: Tensor | None) -> tuple[Any, Ledger, Tensor]:
+    guess, labels, blank = blank_samples()
+    method, ledger = make_method("step-e-plus", rho_max=0.2, warmup=2, mixup=0), Ledger(2000)
+    method.start(Task(labels, 3, epochs=10, seed=0, criterion=cross_entropy(3), reach=reach), ledger)
+    loss = -guess.gather(1, labels[:, None]).squeeze(1).log()
+    for each in unsure:
+        method.observe(Observation(loss, probability=guess, unsure=each, unspoilt=True), ledger)
+    return method, ledger, blank
+
+
+def test_inputs_that_show_nothing_are_dropped_and_their_guess_hardly_learned():
+    method, ledger, blank = judging_blanks("cross:2x2", OUT_OF_FOLD)
+    plan = method.plan(9, ledger)
+    assert torch.equal(~plan.kept, blank)
+    assert plan.weight[blank].max() < 0.1
+    assert plan.weight[~blank].min() == 1
+    belief = method.believes(ledger)
+    assert belief.right[blank].max() < belief.right[~blank].min()
+
+
+def test_a_model_that_trains_on_inputs_does_not_say_whether_they_show_anything():
+    method, ledger, _ = judging_blanks("in-sample", None)
+    assert method.shows(ledger) is None
+    assert "shows" not in ledger.columns
+    method, ledger, _ = judging_blanks("auto", None)
+    assert (method.shows(ledger) == 1).all()
+    assert method.plan(9, ledger).weight.min() == pytest.approx(0.5, abs=0.01)
+
+
+def test_what_inputs_showed_out_of_fold_holds_when_the_model_judges_for_itself():
+    _, before, blank = judging_blanks("auto", OUT_OF_FOLD)
+    method, ledger, _ = judging_blanks("auto", OUT_OF_FOLD, None, None)
+    assert torch.equal(before["shows"], ledger["shows"])
+    assert method.shows(ledger)[blank].max() < 0.1
+
+
+def test_a_label_that_was_to_be_expected_speaks_for_an_input_that_may_show_nothing_unless_the_model_trains_on_it():
+    method, ledger, _ = judging_blanks("auto", OUT_OF_FOLD)
+    guess, labels, _ = blank_samples()
+    ledger["shows"] = torch.full((2000,), 0.5)
+    given = guess.gather(1, labels[:, None]).squeeze(1)
+    by_chance = (torch.bincount(labels) / 2000)[labels]
+    expected = given * given / (given + by_chance)
+    torch.testing.assert_close(method.probability_given(guess, ledger), expected)
+    method.observe(Observation(torch.zeros(2000), probability=guess), ledger)
+    torch.testing.assert_close(method.probability_given(guess, ledger), given / 2)
+
+
+def test_a_watched_model_that_judges_for_itself_is_probed_less_often_after_the_warm_up():
+    probed = {}
+    for reach, unsure in (("auto", None), ("auto", OUT_OF_FOLD), ("in-sample", None)):
+        method, _, _ = judging_blanks(reach, unsure)
+        probed[reach, unsure is None] = [epoch for epoch in range(10) if method.wants_probe(epoch)]
+    assert probed["auto", True] == [1, 2, 5, 8]
+    assert probed["auto", False] == probed["in-sample", True] == list(range(1, 10))
+
+
+@pytest.mark.parametrize(
+    ("reach", "epochs", "left"), [("in-sample", 30, 0.85), ("cross:2", 60, 0.85), ("cross:2", 30, 0.7225)]
+)
+def test_guesses_out_of_fold_remember_by_the_length_of_the_run(reach, epochs, left):
+    method = make_method("step-e-plus", rho_max=0.2)
+    method.start(Task(LABELS, 3, epochs=epochs, seed=0, criterion=cross_entropy(3), reach=reach), Ledger(5))
+    assert method.remembers == pytest.approx(left)
+
+
+def test_a_rate_that_is_to_be_found_out_is_found_out_though_it_is_known():
+    labels = torch.arange(100) % 4
+    guess = torch.where(F.one_hot(torch.where(torch.arange(100) < 30, (labels + 1) % 4, labels), 4).bool(), 0.7, 0.1)
+    method, ledger = make_method("step-e-plus", rho_max="auto", score="guess", warmup=1, mixup=0), Ledger(100)
+    task = Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4), noise_rate=0.1)
+    method.start(task, ledger)
+    method.observe(Observation(torch.zeros(100), probability=guess), ledger)
+    assert int((~method.plan(6, ledger).kept).sum()) == 30
+
+
+def test_advice_ranks_by_the_guess_where_that_is_asked_for():
+    for score, same in (("guess", True), ("posterior", False)):
+        method, ledger = started(score=score, rho_max=None)
+        method.observe(seen(), ledger)
+        belief = method.believes(ledger)
+        assert torch.allclose(belief.likely, method.guess(ledger), atol=1e-3) == same
+
+
+def test_a_model_whose_labels_are_refined_estimates_by_what_it_calls_otherwise_until_the_ramp_is_half_done():
+    labels = torch.arange(100) % 4
+    method, ledger = make_method("step-e-plus", warmup=1, mixup=0, guess_memory=0.0), Ledger(100)
+    method.start(Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4)), ledger)
+    for epoch, share, found in ((1, 0.4, 0.4), (2, 0.3, 0.3), (3, 0.2, 0.2), (4, 0.1, 0.1), (9, 0.0, 0.1)):
+        said = torch.where(torch.arange(100) < 100 * share, (labels + 1) % 4, labels)
+        guess = torch.where(F.one_hot(said, 4).bool(), 0.4, 0.2)
+        method.observe(Observation(torch.zeros(100), probability=guess), ledger)
+        method.plan(epoch, ledger)
+        assert method.noise(ledger).rate == pytest.approx(found)
+
+
+def test_what_is_not_known_when_the_ramp_is_half_done_is_still_found_out():
+    labels = torch.arange(100) % 4
+    method, ledger = make_method("step-e-plus", warmup=1, mixup=0, guess_memory=0.0), Ledger(100)
+    method.start(Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4)), ledger)
+    said = torch.where(torch.arange(100) < 20, (labels + 1) % 4, labels)
+    knowing = torch.where(F.one_hot(said, 4).bool(), 0.4, 0.2)
+    for epoch, guess, rate in (
+        (1, torch.full((100, 4), 0.25), 0),
+        (5, torch.full((100, 4), 0.25), 0),
+        (6, knowing, 0.2),
+    ):
+        method.observe(Observation(torch.zeros(100), probability=guess), ledger)
+        method.plan(epoch, ledger)
+        assert method.noise(ledger).rate == pytest.approx(rate)
+
+
+def test_estimates_out_of_fold_get_better_to_the_end():
+    labels = torch.arange(100) % 4
+    method, ledger = make_method("step-e-plus", warmup=1, mixup=0, refine=0.5, guess_memory=0.0), Ledger(100)
+    method.start(Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4), reach="cross:2"), ledger)
+    rates = []
+    for epoch, share in ((1, 0.4), (5, 0.3), (9, 0.2)):
+        said = torch.where(torch.arange(100) < 100 * share, (labels + 1) % 4, labels)
+        guess = torch.where(F.one_hot(said, 4).bool(), 0.97, 0.01)
+        unsure = torch.zeros(100, dtype=torch.bool)
+        method.observe(Observation(torch.zeros(100), probability=guess, unsure=unsure, unspoilt=True), ledger)
+        method.plan(epoch, ledger)
+        rates.append(method.noise(ledger).rate)
+    assert rates[0] > rates[1] > rates[2]
+
+
+def test_looking_at_the_scores_in_the_warm_up_leaves_no_trace():
+    looked, unseen = started(rho_max=None, warmup=3), started(rho_max=None, warmup=3)
+    for method, ledger in (looked, unseen):
+        for epoch in (1, 2, 3):
+            method.observe(replace(seen(), unsure=torch.tensor([True, False, False, False, epoch > 1])), ledger)
+            if method is looked[0]:
+                method.scores(ledger)
+                method.believes(ledger)
+            method.plan(epoch, ledger)
+    assert looked[0].state_dict()["automatic"] == unseen[0].state_dict()["automatic"]

@@ -1,0 +1,105 @@
+"""One sample's story."""
+
+import pytest
+import torch
+
+import stepe
+from stepe import InputError, Run
+from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.plan import Plan
+from stepe.methods import METHODS
+from stepe.run.story import Story, tell
+
+
+def entries(fates: str) -> list[dict[str, object]]:
+    """``k`` kept, ``x`` dropped; the last one is the word of the finished model."""
+    return [
+        {"epoch": epoch, "loss": 1.0, "prediction": "a", "dropped": fate == "x"} for epoch, fate in enumerate(fates)
+    ]
+
+
+def test_spans_say_when_a_sample_was_dropped_and_came_back():
+    story = Story({}, entries("kkxxkxk" + "k"))
+    assert story.fates == [(False, 0, 1), (True, 2, 3), (False, 4, 4), (True, 5, 5), (False, 6, 6)]
+    assert story.readmissions == [4, 6]
+
+
+def test_a_sample_that_was_always_kept_has_one_span_and_never_came_back():
+    assert Story({}, entries("kkk" + "k")).fates == [(False, 0, 2)]
+    assert Story({}, entries("kkk" + "k")).readmissions == []
+
+
+def test_a_sample_dropped_from_the_start_comes_back_once():
+    assert Story({}, entries("xk" + "k")).readmissions == [1]
+
+
+def test_the_last_word_is_no_epoch():
+    assert Story({}, entries("kk" + "x")).fates == [(False, 0, 1)]
+    assert Story({}, []).fates == []
+
+
+@pytest.fixture
+def run(tmp_path, blobs, make_model) -> Run:
+    """Sample 5 is dropped in epochs 1 and 2, and comes back in epoch 3."""
+
+    class Scripted(METHODS["plain"]):
+        name = "scripted"
+
+        def wants_probe(self, epoch: int) -> bool:
+            return True
+
+        def observe(self, seen: Observation, ledger: Ledger) -> None:
+            ledger.record_probe(seen)
+
+        def plan(self, epoch: int, ledger: Ledger) -> Plan:
+            kept = torch.ones(97, dtype=torch.bool)
+            kept[5] = epoch not in (1, 2)
+            return Plan(epoch, 4, kept, self.task.seed)
+
+    about = stepe.app.run.About(
+        names=stepe.app.run.Names([f"s{i}" for i in range(97)], list(range(97))),
+        held_out_names=stepe.app.run.Names(["s5", "t1"], [5, 1], "test"),
+    )
+    stepe.fit(
+        make_model(),
+        blobs.x,
+        blobs.given,
+        method=Scripted(),
+        epochs=4,
+        batch_size=16,
+        device="cpu",
+        test=(blobs.x[:2], blobs.clean[:2]),
+        run=stepe.app.run.RunFolder(tmp_path / "run", about),
+    )
+    return Run(tmp_path / "run")
+
+
+def test_a_story_is_told_by_id(run, blobs):
+    story = tell(run, "s5")
+    assert story.fates == [(False, 0, 0), (True, 1, 2), (False, 3, 3)]
+    assert story.readmissions == [3]
+    assert len(story.entries) == 5
+    assert all(entry["loss"] > 0 for entry in story.entries)
+    assert story.sample["given_label"] == str(int(blobs.given[5]))
+    assert story.sample["row"] == 5
+    assert tell(run, "s6").readmissions == []
+
+
+def test_of_two_samples_with_one_id_the_training_sample_has_the_story(run):
+    assert tell(run, "s5").sample["split"] == "train"
+
+
+def test_a_held_out_sample_has_a_verdict_and_no_story(run):
+    story = tell(run, "t1")
+    assert story.sample["split"] == "test"
+    assert story.entries == []
+
+
+def test_an_unknown_id_is_an_error_that_shows_what_ids_look_like(run):
+    with pytest.raises(InputError, match=r"has no sample with the id 'nobody'; ids look like s0, s1, s2"):
+        tell(run, "nobody")
+
+
+def test_a_run_without_a_trace_has_verdicts_all_the_same(run):
+    (run.path / "trace.bin").unlink()
+    assert tell(run, "s5").entries == []
