@@ -19,7 +19,8 @@ import stepe
 from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
 from stepe.app.run import About, RunFolder, latest_run, new_run_path
-from stepe.beliefs.verdicts import COLUMNS, Names
+from stepe.beliefs.names import Names
+from stepe.beliefs.verdicts import COLUMNS
 from stepe.files import TEMPORARY
 from stepe.run.previews import Exhibit
 from stepe.training.building import Result

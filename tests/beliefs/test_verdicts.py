@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepe.beliefs.confident import prunable
-from stepe.beliefs.verdicts import COLUMNS, Names, flags, held_out_table, training_table
-from stepe.evidence.noise_rate import Estimate
+from stepe.beliefs.names import Names
+from stepe.beliefs.rate import Rate
+from stepe.beliefs.verdicts import COLUMNS, flags, held_out_table, training_table
 from stepe.evidence.posterior import Belief, of_labels, posterior
 from stepe.loop.ledger import Ledger, Observation
 
@@ -40,7 +41,7 @@ def judged(
     return ledger
 
 
-def believed(ledger: Ledger, labels: torch.Tensor, noise: Estimate) -> Belief:
+def believed(ledger: Ledger, labels: torch.Tensor, noise: Rate) -> Belief:
     likely = posterior(ledger["guess"], labels, noise)
     return Belief(noise, likely, of_labels(likely, labels))
 
@@ -91,14 +92,14 @@ def test_with_a_running_guess_the_least_likely_labels_are_flagged_as_many_as_are
         (1.0, [True, True, True, False]),
         (0.0, [False] * 4),
     ):
-        assert flags(ledger, given, believed(ledger, given, Estimate(rate, rate, rate))).tolist() == flagged
+        assert flags(ledger, given, believed(ledger, given, Rate(rate, rate, rate))).tolist() == flagged
 
 
 def test_where_nobody_can_tell_how_many_are_wrong_only_labels_more_likely_wrong_are_flagged():
     ledger = judged(margin=[1.0] * 4, dropped=[True, True, True, False])
     ledger.add_column("guess", torch.float16, 0.0, width=2)
     ledger["guess"] = torch.tensor([[0.01, 0.99], [0.7, 0.3], [0.5, 0.5], [0.0, 1.0]])
-    noise = Estimate(0.5, 0.0, 0.9)
+    noise = Rate(0.5, 0.0, 0.9)
     assert noise.is_vague
     given = torch.tensor([0, 0, 0, 1])
     assert flags(ledger, given, believed(ledger, given, noise)).tolist() == [True, False, False, False]
@@ -106,7 +107,7 @@ def test_where_nobody_can_tell_how_many_are_wrong_only_labels_more_likely_wrong_
     assert flags(ledger, given, believed(ledger, given, founded)).tolist() == [True, False, True, False]
 
 
-BEYOND_BELIEF = Estimate(0.7, 0.0, 0.9)
+BEYOND_BELIEF = Rate(0.7, 0.0, 0.9)
 
 
 def hardly_learned() -> tuple[Ledger, torch.Tensor]:
@@ -168,7 +169,7 @@ def test_in_a_class_that_is_hardly_recognised_only_labels_more_likely_wrong_are_
     ledger = judged(margin=[1.0] * 30, dropped=[True] * 3 + [False] * 27)
     ledger.add_column("guess", torch.float16, 0.0, width=3)
     ledger["guess"] = torch.tensor([*alike, *others])
-    assert flags(ledger, labels, believed(ledger, labels, Estimate(0.1, 0.1, 0.1)))[:3].tolist() == [True, False, True]
+    assert flags(ledger, labels, believed(ledger, labels, Rate(0.1, 0.1, 0.1)))[:3].tolist() == [True, False, True]
 
 
 def test_a_sample_without_a_finite_guess_is_the_first_suspect():
@@ -176,7 +177,7 @@ def test_a_sample_without_a_finite_guess_is_the_first_suspect():
     ledger.add_column("guess", torch.float16, 0.0, width=2)
     ledger["guess"] = torch.tensor([[0.1, 0.9], [float("nan")] * 2])
     given = torch.zeros(2, dtype=torch.int64)
-    assert flags(ledger, given, believed(ledger, given, Estimate(0.5, 0.5, 0.5))).tolist() == [False, True]
+    assert flags(ledger, given, believed(ledger, given, Rate(0.5, 0.5, 0.5))).tolist() == [False, True]
 
 
 def test_a_flagged_label_comes_with_another_one_even_where_the_guess_agrees():
@@ -184,7 +185,7 @@ def test_a_flagged_label_comes_with_another_one_even_where_the_guess_agrees():
     ledger.add_column("guess", torch.float16, 0.0, width=3)
     ledger["guess"] = torch.tensor([[0.5, 0.4, 0.1], [0.9, 0.0, 0.1], [0.1, 0.9, 0.0]])
     labels = torch.tensor([0, 0, 1])
-    belief = believed(ledger, labels, Estimate(0.3, 0.3, 0.3))
+    belief = believed(ledger, labels, Rate(0.3, 0.3, 0.3))
     table = table_of(ledger, labels=labels, class_names=["a", "b", "c"], belief=belief)
     assert table["flagged"].tolist() == [True, False, False]
     assert table["suggested_label"] == ["b", "a", "b"]
@@ -325,7 +326,7 @@ def test_an_input_that_shows_nothing_is_pointed_out_for_that():
     ledger.add_column("guess", torch.float16, 0.0, width=2)
     ledger["guess"] = torch.tensor([[0.2, 0.8], [0.7, 0.3], [0.1, 0.9], [0.0, 1.0]])
     labels = torch.tensor([0, 0, 0, 1])
-    belief = replace(believed(ledger, labels, Estimate(0.5, 0.5, 0.5)), shows=torch.tensor([0.1, 1.0, 0.9, 1.0]))
+    belief = replace(believed(ledger, labels, Rate(0.5, 0.5, 0.5)), shows=torch.tensor([0.1, 1.0, 0.9, 1.0]))
     table = table_of(ledger, labels=labels, class_names=["a", "b"], belief=belief)
     assert table["flagged"].tolist() == [True, False, True, False]
     assert table["reason"][0].endswith("it shows hardly anything of any class")

@@ -5,15 +5,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from stepe.beliefs.rate import Rate, stated_rate
 from stepe.errors import InputError
 from stepe.evidence.noise_rate import (
-    Estimate,
     confident_joint,
     deniable_share,
     drop_max_from_rate,
     estimate_rate,
     resolve_drop_max,
-    stated_rate,
     unrelated_share,
 )
 
@@ -143,22 +142,22 @@ def test_a_guess_that_is_not_finite_does_not_spoil_the_others():
 
 
 def test_a_range_that_says_nothing_is_not_stated_as_a_rate():
-    assert stated_rate(Estimate(0.5, 0.0, 0.8).to_json()).startswith("How many labels are wrong cannot be told")
-    assert "give it more epochs" in stated_rate(Estimate(0.0, 0.0, 1.0).to_json())
+    assert stated_rate(Rate(0.5, 0.0, 0.8).to_json()).startswith("How many labels are wrong cannot be told")
+    assert "give it more epochs" in stated_rate(Rate(0.0, 0.0, 1.0).to_json())
 
 
 def test_more_than_half_is_dropped_only_on_good_evidence():
-    assert Estimate(0.6, 0.5, 0.7).drop_max == pytest.approx(0.675)
-    assert Estimate(0.6, 0.1, 0.8).drop_max == 0.5
-    assert Estimate(0.9, 0.8, 1.0).drop_max == 0.8
+    assert Rate(0.6, 0.5, 0.7).drop_max == pytest.approx(0.675)
+    assert Rate(0.6, 0.1, 0.8).drop_max == 0.5
+    assert Rate(0.9, 0.8, 1.0).drop_max == 0.8
 
 
 def test_an_unsure_estimate_drops_a_little_more_but_next_to_nothing_of_clean_labels():
-    assert Estimate(0.4, 0.3, 0.4).drop_max == pytest.approx(0.45)
-    assert Estimate(0.4, 0.3, 0.5).drop_max == pytest.approx(0.475)
-    assert Estimate(0.02, 0.0, 0.02).drop_max == pytest.approx(0.025)
-    assert Estimate(0.02, 0.0, 0.3).drop_max == pytest.approx(0.03)
-    assert Estimate(0.0, 0.0, 1.0).drop_max == 0
+    assert Rate(0.4, 0.3, 0.4).drop_max == pytest.approx(0.45)
+    assert Rate(0.4, 0.3, 0.5).drop_max == pytest.approx(0.475)
+    assert Rate(0.02, 0.0, 0.02).drop_max == pytest.approx(0.025)
+    assert Rate(0.02, 0.0, 0.3).drop_max == pytest.approx(0.03)
+    assert Rate(0.0, 0.0, 1.0).drop_max == 0
 
 
 @pytest.mark.parametrize("classes", [2, 10])
@@ -166,9 +165,9 @@ def test_a_model_that_knows_nothing_says_nothing(classes):
     given = torch.arange(1000) % classes
     one_class = torch.full((1000, classes), 0.01 / classes)
     one_class[:, 1] += 0.99
-    assert estimate_rate(one_class, given) == Estimate(0.0, 0.0, 1.0)
+    assert estimate_rate(one_class, given) == Rate(0.0, 0.0, 1.0)
     at_random = torch.rand(1000, classes, generator=torch.Generator().manual_seed(0))
-    assert estimate_rate(at_random / at_random.sum(1, keepdim=True), given) == Estimate(0.0, 0.0, 1.0)
+    assert estimate_rate(at_random / at_random.sum(1, keepdim=True), given) == Rate(0.0, 0.0, 1.0)
 
 
 def test_a_rare_class_can_be_judged_too():

@@ -3,7 +3,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stepe.evidence.noise_rate import Estimate, estimate_rate
+from stepe.beliefs.rate import Rate
+from stepe.evidence.noise_rate import estimate_rate
 from stepe.evidence.posterior import label_given_class, of_labels, posterior
 from stepe.loop.metrics import auroc
 
@@ -24,7 +25,7 @@ def hard_samples(n: int = 3000, *, next_class: bool, rate: float = 0.2) -> tuple
     return guess, torch.where(wrong, (true + shift) % CLASSES, true), wrong
 
 
-def by_hand(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:
+def by_hand(guess: Tensor, labels: Tensor, noise: Rate) -> Tensor:
     """The same, a sample and a class at a time."""
     likelihood = label_given_class(guess, labels, noise)
     rows = []
@@ -59,13 +60,13 @@ def test_labels_that_fall_anywhere_are_ranked_as_the_guess_ranks_them():
 
 def test_every_class_has_its_labels():
     guess, labels, _ = hard_samples(next_class=True)
-    likelihood = label_given_class(guess, labels, Estimate(0.2, 0.1, 0.3, 0.05))
+    likelihood = label_given_class(guess, labels, Rate(0.2, 0.1, 0.3, 0.05))
     torch.testing.assert_close(likelihood.sum(0), torch.ones(CLASSES))
     assert (likelihood > 0).all()
     assert (likelihood.argmax(0) == torch.arange(CLASSES)).all()
 
 
-@pytest.mark.parametrize("noise", [Estimate(0.0, 0.0, 1.0), Estimate(1.0, 1.0, 1.0, 1.0)])
+@pytest.mark.parametrize("noise", [Rate(0.0, 0.0, 1.0), Rate(1.0, 1.0, 1.0, 1.0)])
 def test_any_estimate_gives_probabilities(noise):
     guess, labels, _ = hard_samples(100, next_class=False)
     guess[:5] = F.one_hot(labels[:5], CLASSES).float()
@@ -75,12 +76,12 @@ def test_any_estimate_gives_probabilities(noise):
 
 def test_a_class_that_nobody_carries_is_allowed():
     guess, labels, _ = hard_samples(100, next_class=False)
-    assert torch.isfinite(posterior(guess, labels % 3, Estimate(0.2, 0.1, 0.3))).all()
+    assert torch.isfinite(posterior(guess, labels % 3, Rate(0.2, 0.1, 0.3))).all()
 
 
 def test_labels_that_fall_anywhere_fall_on_rare_ones_as_often():
     labels = torch.tensor([0] * 80 + [1] * 15 + [2] * 5)
     guess = F.one_hot(labels, 3).float()
-    found = label_given_class(guess, labels, Estimate(0.1, 0.1, 0.1, unrelated=0.1))
+    found = label_given_class(guess, labels, Rate(0.1, 0.1, 0.1, unrelated=0.1))
     assert found[1, 0] == pytest.approx(float(found[2, 0]))
     assert found[0, 2] == pytest.approx(float(found[1, 2]))

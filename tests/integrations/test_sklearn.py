@@ -21,8 +21,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import stepe
 from stepe import InputError, StepEClassifier
+from stepe.beliefs.rate import Rate
 from stepe.beliefs.verdicts import COLUMNS
-from stepe.evidence.noise_rate import Estimate
 
 ONE_ROW_IS_NOT_TWO = "a row is judged and dropped as one: two rows of weight 1 may part ways, one of weight 2 cannot"
 EXPECTED_TO_FAIL = {
@@ -100,7 +100,7 @@ def test_issues_keep_index_labels_and_columns(table, estimator):
     assert set(issues["suggested_label"]) <= set(model.classes_) == {"no", "yes"}
     assert wrong[issues["row"]].mean() > 0.8
     assert list(model.feature_names_in_) == ["a", "b", "c"]
-    assert isinstance(model.noise_rate_, Estimate)
+    assert isinstance(model.noise_rate_, Rate)
     corrected = y.copy()
     corrected[issues.index] = issues["suggested_label"]
     assert (corrected != y).sum() == len(issues)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from stepe.app.run import Run
-from stepe.beliefs.verdicts import Names
+from stepe.beliefs.names import Names
 from stepe.data.source import Source
 from stepe.errors import InputError
 from stepe.loop.metrics import Truth

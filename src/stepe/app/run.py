@@ -22,10 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stepe.beliefs.verdicts import COLUMNS, Names, held_out_table, training_table
+from stepe.beliefs.names import Names, class_name
+from stepe.beliefs.verdicts import COLUMNS, held_out_table, training_table
 from stepe.errors import InputError, RunError
 from stepe.files import TEMPORARY, plain, replacing, reporting, sweep, write_text
-from stepe.loop.labels import class_name
 from stepe.run.decisions import Decisions, Key
 from stepe.run.environment import describe_environment
 from stepe.run.previews import Exhibit, clean_examples, read_exhibits, worth_showing, write_exhibits

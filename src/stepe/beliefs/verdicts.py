@@ -4,7 +4,6 @@
 holds clean samples too; a dropped sample that the model agrees with, or agreed with for long, is no suspect.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,9 @@ import torch
 from torch import Tensor
 
 from stepe.beliefs.confident import prunable
-from stepe.evidence.noise_rate import CAP, deniable_share
+from stepe.beliefs.names import Names
+from stepe.beliefs.rate import CAP
+from stepe.evidence.noise_rate import deniable_share
 from stepe.evidence.posterior import Belief, beyond_doubt
 from stepe.loop.labels import given_names, suggested_names
 from stepe.loop.ledger import Ledger, Observation
@@ -42,27 +43,6 @@ COLUMNS = (
     "reason",
     "status",
 )
-
-
-@dataclass(frozen=True)
-class Names:
-    """What people call the samples of one split."""
-
-    ids: list[str]
-    rows: list[int]
-    """position in the source the samples were read from"""
-    split: str = "train"
-    groups: list[str] | None = None
-    """what each belongs to, where that was said"""
-    given: list[str] | None = None
-    """the labels as the data has them, where people decided otherwise and training follows them"""
-    status: list[str] | None = None
-    """what they decided"""
-
-    @classmethod
-    def numbered(cls, n: int, split: str = "train") -> "Names":
-        """Row numbers, for data that brings no names."""
-        return cls([str(row) for row in range(n)], list(range(n)), split)
 
 
 def flags(ledger: Ledger, labels: Tensor, belief: Belief | None = None) -> Tensor:

@@ -449,8 +449,8 @@ def _show_result(run: stepe.Run, written: Path | None, *, quiet: bool, as_json: 
     if quiet:
         typer.echo(str(run.path))
         return
+    from stepe.beliefs.rate import stated_rate
     from stepe.cli.tables import comparison, suspects
-    from stepe.evidence.noise_rate import stated_rate
     from stepe.report.findings import hardly_recognised
 
     console = Console(emoji=False)

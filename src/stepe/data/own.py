@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stepe.beliefs.verdicts import Names
+from stepe.beliefs.names import Names
 from stepe.data import arrays, images, table
 from stepe.data.encode import (
     Encoder,

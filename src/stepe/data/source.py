@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stepe.beliefs.verdicts import Names
+from stepe.beliefs.names import Names
 from stepe.data import arrays, cifar_n
 from stepe.data.encode import Encoder, FeatureEncoder, ImageEncoder, Kind, TableEncoder
 from stepe.data.noise import Noise, Planted

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from stepe.evidence.noise_rate import Estimate, estimate_rate
+from stepe.beliefs.rate import Rate
+from stepe.evidence.noise_rate import estimate_rate
 from stepe.loop.ledger import Ledger, Observation
 
 SHORTEST_WARMUP = 3
@@ -28,7 +29,7 @@ class Automatic:
 
     finds_rate: bool
     finds_warmup: bool
-    estimate: Estimate | None = None
+    estimate: Rate | None = None
     unspoilt: bool = False
     """whether the last probe came from models that have not learned the labels by heart"""
     unsure: float | None = None
@@ -59,7 +60,7 @@ class Automatic:
         self.best_loss = min(self.best_loss, loss)
         return self.finds_warmup and epoch >= SHORTEST_WARMUP and self.stalled >= PATIENCE
 
-    def rate(self, ledger: Ledger, labels: Tensor, *, refined: bool = False) -> Estimate:
+    def rate(self, ledger: Ledger, labels: Tensor, *, refined: bool = False) -> Rate:
         """The share of wrong labels. Asking leaves no trace: whoever only looks must not change what is trained.
 
         Guesses that may be spoilt are taken once, when the warm-up is over and something is known: later, labels are
@@ -74,7 +75,7 @@ class Automatic:
         doubt = None if leaning else self._largest_doubt()
         return estimate_rate(ledger["guess"], labels, unsure=self.unsure, doubt=doubt, leaning=leaning)
 
-    def take(self, ledger: Ledger, labels: Tensor, *, refined: bool = False) -> Estimate:
+    def take(self, ledger: Ledger, labels: Tensor, *, refined: bool = False) -> Rate:
         """The same, to be gone by until something better is known."""
         self.estimate = self.rate(ledger, labels, refined=refined)
         self.doubt, self.is_new = self._largest_doubt(), False
@@ -90,4 +91,4 @@ class Automatic:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take it up again."""
         for name, value in state.items():
-            setattr(self, name, Estimate(**value) if name == "estimate" and value is not None else value)
+            setattr(self, name, Rate(**value) if name == "estimate" and value is not None else value)

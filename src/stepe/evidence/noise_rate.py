@@ -2,19 +2,15 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from stepe.beliefs.rate import CAP, MARGIN, UNKNOWN, Rate
 from stepe.errors import InputError
 from stepe.loop.schedule import check_drop_max
 
-MARGIN = 0.05
-CAP = 0.5
-CAP_OF_ESTIMATE = 0.8
-"""a known rate above 0.45 is capped as in the paper; where more is surely wrong, more has to go"""
 CHANCE, OWN_ERROR = 0.1, 0.8
 """independent models differ on some samples by chance; of what they differ on beyond that, about so much is their own
 mistakes, which pass for wrong labels"""
@@ -26,10 +22,6 @@ HOPELESS = 0.4
 """where so many samples are in doubt, nothing is sure but that some labels are unrelated to their inputs"""
 SURELY = 0.5
 """of those: the rest allows for models of texts, which took some of their own mistakes for such labels"""
-VAGUE = 0.5
-"""a wider range says nothing"""
-BELIEVED = 0.63
-"""a larger rate needs proof: with 60% wrong labels estimates stayed below it, of tables hardly learned above"""
 TAIL = 0.7
 """classes beyond this quantile of the guesses are far from what a model would say"""
 SHORTEST_TAIL = 0.05
@@ -70,87 +62,6 @@ def resolve_drop_max(
     return rule(noise_rate)
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A noise rate that was found out without clean labels, and a 90% range."""
-
-    rate: float
-    low: float
-    high: float
-    unrelated: float = 0.0
-    """at least so many labels have nothing to do with their input: wrong at random, or on inputs that show nothing"""
-
-    @property
-    def is_unknown(self) -> bool:
-        """Whether nothing could be said."""
-        return self == UNKNOWN
-
-    @property
-    def is_founded(self) -> bool:
-        """Whether most of it is sure, or was seen to be unrelated."""
-        return max(self.low, self.unrelated) > self.rate / 2
-
-    @property
-    def is_vague(self) -> bool:
-        """Whether the range is too wide for the rate to mean anything, unless there is something else to it.
-
-        >>> Estimate(0.4, 0.0, 0.6).is_vague, Estimate(0.4, 0.0, 0.6, unrelated=0.3).is_vague
-        (True, False)
-        """
-        return self.high - self.low > VAGUE and not self.is_founded
-
-    @property
-    def is_beyond_belief(self) -> bool:
-        """Whether it calls most labels wrong, and nothing proves it but a model that fails to explain them."""
-        return self.rate > BELIEVED and self.low <= self.rate / 2 and self.unrelated <= self.rate / 4
-
-    @property
-    def cap(self) -> float:
-        """The most that may be dropped for it: more than half only where it is founded.
-
-        >>> Estimate(0.6, 0.4, 0.7).cap, Estimate(0.6, 0.1, 0.7).cap, Estimate(0.7, 0.1, 0.9).cap
-        (0.8, 0.5, 0.1)
-        >>> Estimate(0.6, 0.1, 0.7, unrelated=0.5).cap
-        0.8
-        """
-        if self.is_beyond_belief:
-            return self.low
-        return CAP_OF_ESTIMATE if self.is_founded else CAP
-
-    @property
-    def drop_max(self) -> float:
-        """A margin above it as above a known rate, and a quarter of the way up its range, for it may be too low.
-
-        Less above a small one: of clean labels hardly any go.
-
-        >>> Estimate(0.4, 0.35, 0.45).drop_max, Estimate(0.0, 0.0, 0.01).drop_max
-        (0.4625, 0.0)
-        """
-        little = self.rate / 4
-        return min(self.cap, self.rate + min(MARGIN, little) + min((self.high - self.rate) / 4, little))
-
-    def to_json(self) -> dict[str, Any]:
-        """For checkpoints and summaries."""
-        return asdict(self)
-
-
-UNKNOWN = Estimate(0.0, 0.0, 1.0)
-
-
-def stated_rate(found: dict[str, float]) -> str:
-    """An estimate in a sentence, from its JSON.
-
-    >>> stated_rate({"rate": 0.081, "low": 0.06, "high": 0.1})
-    'About 8% of the labels are estimated to be wrong (90% range: 6% to 10%).'
-    """
-    if Estimate(**found).is_unknown:
-        return "The model learned too little to say how many labels are wrong; give it more epochs, or more data."
-    span = f"{found['low']:.0%} to {found['high']:.0%}"
-    if Estimate(**found).is_vague:
-        return f"How many labels are wrong cannot be told: the model explains too few of them (90% range: {span})."
-    return f"About {found['rate']:.0%} of the labels are estimated to be wrong (90% range: {span})."
-
-
 def has_learned(agreed: float, labels: Tensor) -> bool:
     """Whether a model that agrees with so many labels knows more than which class is the largest."""
     largest = float(torch.bincount(labels).max() / len(labels))
@@ -184,7 +95,7 @@ def hardly_recognised(guess: Tensor, labels: Tensor) -> list[int]:
 
 def estimate_rate(
     guess: Tensor, labels: Tensor, *, unsure: float | None = None, doubt: float | None = None, leaning: bool = False
-) -> Estimate:
+) -> Rate:
     """The share of wrong labels, from guesses (n x classes) of models that have not learned them by heart.
 
     The confident joint (Northcutt et al., 2021): a label counts as contradicted where another class is as likely as
@@ -219,7 +130,7 @@ def estimate_rate(
         doubt = float(1 - guess.amax(1).mean()) if unsure is None else unsure
     spread = 1.645 * (max(rate * (1 - rate), 1 / len(labels)) / len(labels)) ** 0.5
     low = max(SURELY * unrelated, rate * max(0.0, 1 - doubt / HOPELESS) - spread)
-    return Estimate(rate, low, min(1.0, max(rate, contradicted) + doubt / 4 + spread), unrelated)
+    return Rate(rate, low, min(1.0, max(rate, contradicted) + doubt / 4 + spread), unrelated)
 
 
 def unrelated_share(guess: Tensor, labels: Tensor) -> float:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from stepe.evidence.noise_rate import Estimate, confident_joint, deniable_share
+from stepe.beliefs.rate import Rate
+from stepe.evidence.noise_rate import confident_joint, deniable_share
 from stepe.loop.selection import raise_to_floor
 
 SMALLEST = 1e-6
@@ -20,7 +21,7 @@ SMALLEST = 1e-6
 class Belief:
     """What a run believes of its samples."""
 
-    noise: Estimate
+    noise: Rate
     likely: Tensor
     """of every class, n x classes"""
     right: Tensor
@@ -29,17 +30,17 @@ class Belief:
     """that the input shows anything of a class, where that is known"""
 
 
-def posterior(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:
+def posterior(guess: Tensor, labels: Tensor, noise: Rate) -> Tensor:
     """P(class | input, label), n x classes; the guess's own rows where how labels go wrong is beyond belief.
 
     >>> guess = torch.tensor([[0.6, 0.4], [0.6, 0.4], [0.6, 0.4], [0.1, 0.9]])
-    >>> posterior(guess, torch.tensor([0, 0, 0, 1]), Estimate(0.1, 0.0, 0.2)).argmax(1)
+    >>> posterior(guess, torch.tensor([0, 0, 0, 1]), Rate(0.1, 0.0, 0.2)).argmax(1)
     tensor([0, 0, 0, 1])
     """
     return with_evidence(guess, labels, noise)[0]
 
 
-def with_evidence(guess: Tensor, labels: Tensor, noise: Estimate) -> tuple[Tensor, Tensor]:
+def with_evidence(guess: Tensor, labels: Tensor, noise: Rate) -> tuple[Tensor, Tensor]:
     """The posterior, and how likely the label was to be seen, P(label | input), right or wrong."""
     if noise.is_beyond_belief:
         return guess.float(), of_labels(guess.float(), labels)
@@ -77,7 +78,7 @@ def beyond_doubt(doubt: Tensor, guess: Tensor, labels: Tensor) -> Tensor:
     return raise_to_floor(nobody, doubt, labels.to(doubt.device), floor)
 
 
-def label_given_class(guess: Tensor, labels: Tensor, noise: Estimate) -> Tensor:
+def label_given_class(guess: Tensor, labels: Tensor, noise: Rate) -> Tensor:
     """P(label i | class j), at [i, j].
 
     Of the wrong labels, the unrelated ones fall on any label in use, each alike; the others follow the confident

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, Subset
 
-from stepe.beliefs.verdicts import Names, training_table
+from stepe.beliefs.names import Names
+from stepe.beliefs.verdicts import training_table
 from stepe.engine.eager import to_device
 from stepe.errors import InputError, RunError
 from stepe.loop.labels import with_residuals

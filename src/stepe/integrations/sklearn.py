@@ -31,10 +31,11 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 
 from stepe.app.clean import threads_for, training_for
-from stepe.beliefs.verdicts import Names, training_table
+from stepe.beliefs.names import Names
+from stepe.beliefs.rate import Rate
+from stepe.beliefs.verdicts import training_table
 from stepe.data.encode import FeatureEncoder
 from stepe.errors import InputError
-from stepe.evidence.noise_rate import Estimate
 from stepe.loop.ledger import Ledger
 from stepe.loop.randomness import Stream, seeded
 from stepe.methods import Task
@@ -297,7 +298,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         import pandas as pd
 
         estimated = "guess" in ledger.columns
-        self.noise_rate_: Estimate | None = method.automatic.rate(ledger, labels) if estimated else None
+        self.noise_rate_: Rate | None = method.automatic.rate(ledger, labels) if estimated else None
         index = index[rows]
         labelled = {str(label): label for label in self.classes_.tolist()}
         table = training_table(

@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from stepe.beliefs.names import class_name
 from stepe.errors import InputError
 from stepe.loop.ledger import Observation
 from stepe.loop.probe import read_logits
@@ -107,14 +108,6 @@ def suggested_names(seen: Observation, labels: Tensor, class_names: list[str]) -
     turned = labels.bool().clone()
     turned[disagrees, predicted[disagrees]] ^= True
     return [_mark_names(row, class_names) if sure else "" for row, sure in zip(turned, known.tolist(), strict=True)]
-
-
-def class_name(number: int, class_names: list[str]) -> str:
-    """The name of a predicted class; nothing for -1, no prediction."""
-    if number < 0:
-        return ""
-    # A model may have more outputs than the labels have classes.
-    return class_names[number] if number < len(class_names) else str(number)
 
 
 def _mark_names(marks: Tensor, class_names: list[str]) -> str:

@@ -1,32 +1,17 @@
-"""Named randomness: every draw is a function of (seed, purpose, epoch, sample), never of earlier draws.
+"""Named randomness on tensors, and the global generators that people's models and transforms draw from.
 
-Workers, ranks, resumed runs and engines then agree by construction, and a probe cannot disturb training.
-
-The generator is SplitMix64 in its counter form: a stream is a 64-bit key, a sample's state is
-``mix(key + G * (sample + 1))``, and its j-th draw is ``mix(state + G * (j + 1))``. It runs as plain int64 tensor
-arithmetic, so CPU and GPU give the same bits and a CUDA graph can hold it.
+Plain int64 tensor arithmetic: CPU and GPU give the bits of :mod:`stepe.loop.draws`, and a CUDA graph can hold it.
 """
 
 import contextlib
-import hashlib
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-
-def _signed(value: int) -> int:
-    """The int64 with the same 64 bits as ``value``: torch has no full unsigned arithmetic."""
-    value &= (1 << 64) - 1
-    return value - (1 << 64) if value >> 63 else value
-
-
-_GOLDEN = _signed(0x9E3779B97F4A7C15)
-_MULTIPLIER_1 = _signed(0xBF58476D1CE4E5B9)
-_MULTIPLIER_2 = _signed(0x94D049BB133111EB)
+from stepe.loop.draws import GOLDEN, MULTIPLIERS, Draws, signed
 
 
 def _shift_right(bits: Tensor, by: int) -> Tensor:
@@ -35,51 +20,35 @@ def _shift_right(bits: Tensor, by: int) -> Tensor:
 
 
 def _mix(bits: Tensor) -> Tensor:
-    bits = (bits ^ _shift_right(bits, 30)) * _MULTIPLIER_1
-    bits = (bits ^ _shift_right(bits, 27)) * _MULTIPLIER_2
+    first, second = MULTIPLIERS
+    bits = (bits ^ _shift_right(bits, 30)) * first
+    bits = (bits ^ _shift_right(bits, 27)) * second
     return bits ^ _shift_right(bits, 31)
 
 
-@dataclass(frozen=True)
-class Stream:
-    """The draws of one purpose, for example the order of epoch 7 under seed 42."""
+class Stream(Draws):
+    """The same draws as tensors, where the sample indices are."""
 
-    key: int
-
-    @classmethod
-    def named(cls, seed: int, purpose: str, epoch: int = 0, step: int = 0) -> "Stream":
-        """The stream of a purpose. Distinct names give unrelated streams."""
-        name = f"{seed}/{purpose}/{epoch}/{step}".encode()
-        return cls(_signed(int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little")))
-
-    @property
-    def seed(self) -> int:
-        """The key as a non-negative number, for libraries that want to be seeded."""
-        return self.key & ((1 << 63) - 1)
-
-    def bits(self, sample: Tensor, draw: int = 0) -> Tensor:
+    def bits(self, sample: Tensor, draw: int = 0) -> Tensor:  # type: ignore[override]
         """64 random bits for each sample index, as int64."""
-        state = _mix(sample.to(torch.int64) * _GOLDEN + _signed(self.key + _GOLDEN))
-        return _mix(state + _signed(_GOLDEN * (draw + 1)))
+        state = _mix(sample.to(torch.int64) * GOLDEN + signed(self.key + GOLDEN))
+        return _mix(state + signed(GOLDEN * (draw + 1)))
 
-    def uniform(self, sample: Tensor, draw: int = 0) -> Tensor:
+    def uniform(self, sample: Tensor, draw: int = 0) -> Tensor:  # type: ignore[override]
         """A float32 in [0, 1) for each sample index: 24 bits, so every value is exact on every device."""
         return _shift_right(self.bits(sample, draw), 40).to(torch.float32) * (1.0 / (1 << 24))
 
-    def integers(self, sample: Tensor, high: int | Tensor, draw: int = 0) -> Tensor:
+    def integers(self, sample: Tensor, high: int | Tensor, draw: int = 0) -> Tensor:  # type: ignore[override]
         """An integer in [0, high) for each sample index; ``high`` is at most 2**31."""
         return (_shift_right(self.bits(sample, draw), 32) * high) >> 32
 
-    def normal(self, sample: Tensor, draw: int = 0) -> Tensor:
+    def normal(self, sample: Tensor, draw: int = 0) -> Tensor:  # type: ignore[override]
         """A standard normal float32 for each sample index (Box-Muller; uses two draws)."""
         radius = torch.sqrt(-2.0 * torch.log1p(-self.uniform(sample, 2 * draw)))
         return radius * torch.cos(2.0 * torch.pi * self.uniform(sample, 2 * draw + 1))
 
-    def shuffle(self, sample: Tensor) -> Tensor:
-        """The given indices in random order.
-
-        The order sorts one draw per sample, so a subset comes in the order its members have in the whole.
-        """
+    def shuffle(self, sample: Tensor) -> Tensor:  # type: ignore[override]
+        """The given indices in random order, the order of :meth:`stepe.loop.draws.Draws.shuffle`."""
         return sample[torch.argsort(self.bits(sample), stable=True)]
 
     def member(self, sample: int) -> "Stream":

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from stepe.beliefs.rate import CAP_OF_ESTIMATE, Rate
 from stepe.errors import InputError
-from stepe.evidence.noise_rate import CAP_OF_ESTIMATE, Estimate, estimate_rate
+from stepe.evidence.noise_rate import estimate_rate
 from stepe.loop.ledger import Ledger, Observation, read_rows
 from stepe.loop.plan import Plan
 from stepe.loop.probe import check_losses
@@ -58,7 +59,7 @@ class CoTeaching(Plain):
                 f"how many labels are wrong can be estimated for classes alone, and these are {task.kind}: give "
                 "rho_max, the share to leave out, or noise_rate, the share that is wrong"
             )
-        self._estimate: Estimate | None = None
+        self._estimate: Rate | None = None
         self._forgotten = torch.zeros((), device=task.device)
         self._trusted = None if task.trusted is None else task.trusted.to(task.device)
 
@@ -135,7 +136,7 @@ class CoTeaching(Plain):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore them."""
         self._tau = state["tau"]
-        self._estimate = None if state["estimate"] is None else Estimate(**state["estimate"])
+        self._estimate = None if state["estimate"] is None else Rate(**state["estimate"])
         self._forgotten.copy_(state["forgotten"])
 
 

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from stepe.beliefs.rate import UNKNOWN, Rate
 from stepe.errors import InputError
 from stepe.evidence.automatic import SETTLED, Automatic
-from stepe.evidence.noise_rate import UNKNOWN, Estimate, drop_max_from_rate, hardly_recognised, resolve_drop_max
+from stepe.evidence.noise_rate import drop_max_from_rate, hardly_recognised, resolve_drop_max
 from stepe.evidence.posterior import Belief, beyond_doubt, of_labels, shows_by_label, with_evidence
 from stepe.evidence.telling import telling
 from stepe.loop.ledger import TRUST_MEMORY, Ledger, Observation
@@ -102,9 +103,9 @@ class Elimination(Method):
         """Whether anything is made of the running guess."""
         return self.ranks_by != "loss" or self.automatic.finds_rate
 
-    def drop_max_for(self, rate: float | Estimate) -> float:
+    def drop_max_for(self, rate: float | Rate) -> float:
         """The most to drop, with so many labels wrong: a margin more, as in the paper."""
-        return rate.drop_max if isinstance(rate, Estimate) else drop_max_from_rate(rate)
+        return rate.drop_max if isinstance(rate, Rate) else drop_max_from_rate(rate)
 
     def _take_drop_max(self, drop_max: float) -> None:
         self.drop_max = drop_max
@@ -168,11 +169,11 @@ class Elimination(Method):
         """Whether kept labels give way to the guess."""
         return False
 
-    def estimate(self, ledger: Ledger) -> Estimate:
+    def estimate(self, ledger: Ledger) -> Rate:
         """What the guesses say of the noise."""
         return self.automatic.rate(ledger, self.task.labels, refined=self.refines)
 
-    def noise(self, ledger: Ledger) -> Estimate | None:
+    def noise(self, ledger: Ledger) -> Rate | None:
         """The known rate, or the estimate: the margin above it is for the training alone."""
         if not self.needs_probabilities:
             return None
@@ -180,7 +181,7 @@ class Elimination(Method):
         if self.automatic.finds_rate:
             return found
         if known is not None:
-            return Estimate(known, known, known, min(known, found.unrelated))
+            return Rate(known, known, known, min(known, found.unrelated))
         return None if found.is_unknown else found
 
     def findings(self, ledger: Ledger) -> dict[str, Any]:

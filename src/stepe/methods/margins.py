@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from stepe.beliefs.rate import CAP
 from stepe.errors import InputError
-from stepe.evidence.noise_rate import CAP, resolve_drop_max
+from stepe.evidence.noise_rate import resolve_drop_max
 from stepe.loop.ledger import Ledger, Observation, read_rows, write_rows
 from stepe.loop.plan import Plan
 from stepe.loop.probe import margins

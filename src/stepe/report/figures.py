@@ -20,8 +20,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
+from stepe.beliefs.rate import Rate
 from stepe.errors import InputError
-from stepe.evidence.noise_rate import Estimate
 from stepe.report.wording import percent
 from stepe.run.trace import Trace
 
@@ -237,7 +237,7 @@ def noise_range(run: "Run") -> Drawing | None:
     samples = run.summary["samples"]
     estimate = run.summary.get("noise_rate")
     known = run.summary.get("noise")
-    if estimate is not None and Estimate(**estimate).is_unknown:
+    if estimate is not None and Rate(**estimate).is_unknown:
         estimate = None
     if estimate is None and known is None:
         return None

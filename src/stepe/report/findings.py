@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from stepe.evidence.noise_rate import Estimate
+from stepe.beliefs.rate import Rate
 from stepe.report.figures import drops
 from stepe.report.wording import percent, share, visible
 from stepe.training.reach import BY_HEART
@@ -20,7 +20,7 @@ def headline(run: "Run") -> str:
     The shares are of the training labels: held-out ones are never flagged.
     """
     flagged, n = run.summary["flagged"], run.summary["samples"]
-    estimate = Estimate(**rate) if (rate := run.summary.get("noise_rate")) else None
+    estimate = Rate(**rate) if (rate := run.summary.get("noise_rate")) else None
     if estimate is None and not drops(run):
         return f"{_capital(run.method)} drops nothing, so it does not say which of the {n:,} labels look wrong."
     if estimate is None and not run.summary["dropped"]:
@@ -37,10 +37,10 @@ def headline(run: "Run") -> str:
     return f"{flagged:,} of {n:,} labels look{'s' if flagged == 1 else ''} wrong ({share(flagged / n)}){_where(run)}."
 
 
-def span(estimate: Estimate) -> str:
+def span(estimate: Rate) -> str:
     """The range of an estimate.
 
-    >>> span(Estimate(0.08, 0.061, 0.1))
+    >>> span(Rate(0.08, 0.061, 0.1))
     '6–10%'
     """
     return f"{100 * estimate.low:.0f}–{estimate.high:.0%}"
@@ -76,7 +76,7 @@ def findings(run: "Run") -> list[str]:
     elif noise is not None:
         found.append(f"The answer is known here{kind}: {noise['noisy']:,} samples are corrupted.")
     if rate := run.summary.get("noise_rate"):
-        found.append(_caution(Estimate(**rate)))
+        found.append(_caution(Rate(**rate)))
     if unjudged := hardly_recognised(run):
         found.append(unjudged)
     return found
@@ -95,7 +95,7 @@ def hardly_recognised(run: "Run") -> str:
     return f"The model hardly recognises {who}: little is said about the labels of {these}."
 
 
-def _caution(estimate: Estimate) -> str:
+def _caution(estimate: Rate) -> str:
     if estimate.is_unknown:
         return "Give it more epochs, or more data."
     if estimate.is_vague:

@@ -18,7 +18,8 @@ from torch.nn.parameter import is_lazy
 from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from stepe.beliefs.verdicts import Names, flags, training_table
+from stepe.beliefs.names import Names
+from stepe.beliefs.verdicts import flags, training_table
 from stepe.engine.compiled import CompiledEngine
 from stepe.engine.eager import AMP_TYPES, EagerEngine
 from stepe.engine.rate import ProgressRate, Rate, RateShape, TorchRate

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import stepe
 from stepe import InputError
-from stepe.evidence.noise_rate import Estimate
+from stepe.beliefs.rate import Rate
 from stepe.evidence.posterior import posterior
 from stepe.loop.ledger import Ledger, Observation
 from stepe.methods import Task, make_method
@@ -104,7 +104,7 @@ def test_as_many_are_dropped_as_are_wrong():
 
 @pytest.mark.parametrize(
     ("found", "drop_max"),
-    [(Estimate(0.3, 0.2, 0.4), 0.3), (Estimate(0.6, 0.1, 0.9), 0.5), (Estimate(0.9, 0.8, 1), 0.8)],
+    [(Rate(0.3, 0.2, 0.4), 0.3), (Rate(0.6, 0.1, 0.9), 0.5), (Rate(0.9, 0.8, 1), 0.8)],
 )
 def test_more_than_half_is_dropped_only_where_that_much_is_surely_wrong(found, drop_max):
     assert started()[0].drop_max_for(found) == pytest.approx(drop_max)

@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from stepe.beliefs.rate import CAP_OF_ESTIMATE, UNKNOWN, Rate
 from stepe.errors import InputError
-from stepe.evidence.noise_rate import CAP_OF_ESTIMATE, UNKNOWN, Estimate, check_rate
+from stepe.evidence.noise_rate import check_rate
 from stepe.evidence.posterior import posterior
 from stepe.judges.neighbours import vote
 from stepe.loop.ledger import Ledger, Observation
@@ -126,9 +127,9 @@ class StepEPlus(StepwiseElimination):
         """Whether anything is made of the running guess."""
         return super().keeps_guess or self.correct or self.refined > 0
 
-    def drop_max_for(self, rate: float | Estimate) -> float:
+    def drop_max_for(self, rate: float | Rate) -> float:
         """As many as are wrong, and no margin: what is dropped in vain trains on its guess."""
-        if isinstance(rate, Estimate):
+        if isinstance(rate, Rate):
             return min(rate.cap, rate.rate)
         return min(CAP_OF_ESTIMATE, check_rate(rate))
 

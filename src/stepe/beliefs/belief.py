@@ -1,0 +1,43 @@
+"""The belief: what a run holds true of the labels, made once and read by everybody."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepe.beliefs.rate import Rate
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Belief:
+    """How many labels are wrong, how they go wrong, and what is held of each row's label.
+
+    Made once, after the last look at the data. Rows follow the sample indices, classes their numbers; where labels are
+    no classes, there are none.
+    """
+
+    rate: Rate
+    """how many labels are wrong, with its range; :data:`stepe.beliefs.rate.UNKNOWN` where nobody can say"""
+    rate_was_found: bool
+    """whether the rate was found out, and was neither given nor left open"""
+    noise: Floats
+    """classes x classes: P(given label j | true class i), at [i, j]"""
+    p_right: Floats
+    """of each row, the probability that its label is right; NaN where nothing was learned of it"""
+    suggestion: npt.NDArray[np.int64]
+    """of each row, the class that it is likeliest of, its own label left out where that is pointed out; -1 for none"""
+    confidence: Floats
+    """of each row, the probability of the suggestion; NaN where there is none"""
+    recognised: Floats
+    """of each class, the share of its labels that may be called wrong: 1, unless the class is hardly recognised"""
+    flagged: npt.NDArray[np.bool_]
+    """of each row, whether people are advised to look at its label"""
+    blank: npt.NDArray[np.bool_]
+    """of each row, whether it is pointed out because the input shows hardly anything of any class"""
+
+    @property
+    def hardly_recognised(self) -> list[int]:
+        """The classes of which not all labels may be called wrong."""
+        return np.flatnonzero(self.recognised < 1).tolist()
