@@ -65,7 +65,6 @@ SCREENED: dict[str, dict[str, Any]] = {
     "no correction": {"correct": False},
     "no refinement": {"refine": 0},
     "refined by 0.8": {"refine": 0.8},
-    "100 neighbours": {"neighbours": 100},
     "no mixup": {"mixup": 0},
     "mixup 0.5": {"mixup": 0.5},
     "half of the blends cut": {"ramp": 0.6, "cutmix": 0.5},
@@ -103,7 +102,6 @@ BACKBONE_SCREENED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "refined by 0.8": (USUAL | {"refine": 0.8}, {}),
     "0.05 fewer dropped": (USUAL | {"rho_max": 0.35}, {}),
     "mixup 0.5, no windows": ({"ramp": 0.8, "mixup": 0.5}, {}),
-    "100 neighbours": (USUAL | {"neighbours": 100}, {}),
 }
 
 

@@ -53,7 +53,7 @@ def test_only_full_batches_are_compiled(compiled):
 
 def test_what_a_model_thinks_is_read_from_the_model_as_it_was_written(compiled):
     """A compiled function does not look for hooks that were set after it was compiled."""
-    train("compiled", method="step-e-plus", score="guess", neighbours=3)
+    train("compiled", method="step-e-plus", score="guess")
     assert "judged" not in compiled
 
 

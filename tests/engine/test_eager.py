@@ -160,16 +160,6 @@ def test_probe_views_see_and_skip_the_augmentation(blobs, make_model):
     assert not torch.equal(augmented, engine.probe(2, "augmented").loss)  # another epoch, other draws
 
 
-@pytest.mark.parametrize("averaging", [0.0, 2.0])
-def test_features_are_those_of_the_model_that_judges(averaging, blobs, make_model):
-    engine = make_engine(make_model(), blobs.x, blobs.given, averaging=averaging)
-    engine.train(whole_plan(97), plain(engine))
-    only = torch.tensor([3, 96, 40])
-    seen = engine.probe(1, "plain", features=True, only=only)
-    thought = F.normalize(engine.judge_model.eval()[:-1](blobs.x[only]), dim=1)
-    torch.testing.assert_close(seen.features.float(), thought.detach(), rtol=1e-3, atol=1e-3)
-
-
 def test_judging_other_samples_uses_their_own_labels(blobs, make_model):
     engine = make_engine(make_model(), blobs.x, blobs.given)
     seen = engine.judge(TensorSamples(blobs.x[:10]), blobs.clean[:10])

@@ -16,7 +16,6 @@ from jittered import Jittered
 from stepe import InputError, RunError, StepE
 from stepe.beliefs.verdicts import COLUMNS
 from stepe.engine.rate import cosine
-from stepe.integrations.core import Probing
 
 EPOCHS, BATCH = 5, 16
 
@@ -44,19 +43,6 @@ def model() -> nn.Module:
 @pytest.fixture
 def data(blobs) -> Numbered:
     return Numbered(blobs.x, blobs.given)
-
-
-def test_a_method_is_told_what_the_model_thinks_if_it_asks(data, model):
-    told: list[Tensor | None] = []
-    cleaner = StepE(data, epochs=2, rho_max=0.3, warmup=1)
-    observe = cleaner.method.observe
-    cleaner.method.observe = lambda seen, ledger: told.append(seen.features) or observe(seen, ledger)
-    for asks in (False, True):
-        cleaner.method.needs_features = asks
-        cleaner.probe(model, 1, Probing())
-    thought = F.normalize(model.eval()[:-1](data.x), dim=1)
-    assert told[0] is None
-    torch.testing.assert_close(told[1].float(), thought.detach(), rtol=1e-3, atol=1e-3)
 
 
 def train(cleaner: StepE, loader: DataLoader[Any], model: nn.Module, **options: Any) -> list[list[int]]:

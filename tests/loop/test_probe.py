@@ -61,16 +61,6 @@ def test_probabilities_come_only_when_asked_for(blobs, make_model):
     assert probed(make_model(), blobs.x, blobs.given).probability is None
 
 
-@pytest.mark.parametrize("size", [1, 7, 97])
-def test_what_the_model_thinks_stands_at_its_sample_when_asked_for(size, blobs, make_model):
-    model, order = make_model(), torch.randperm(97, generator=torch.Generator().manual_seed(size))
-    seen = probed(model, blobs.x, blobs.given, size, order, features=True)
-    thought = F.normalize(model.eval()[:-1](blobs.x), dim=1)
-    torch.testing.assert_close(seen.features.float(), thought.detach(), rtol=1e-3, atol=1e-3)
-    assert probed(model, blobs.x, blobs.given).features is None
-    torch.testing.assert_close(seen.loss, probed(model, blobs.x, blobs.given, size, order).loss, rtol=0, atol=0)
-
-
 def test_without_logits_there_are_losses_alone(blobs):
     def judge(batch: tuple[Tensor, Tensor]) -> tuple[Tensor, None, None]:
         return batch[0].sum(1), None, None

@@ -51,7 +51,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         ("step-e-plus", "auto", {"rho_max": "auto", "warmup": "auto"}),
         ("step-e-plus", "kept", {"prior": "kept"}),
         ("step-e-plus", "posterior", {"score": "posterior", "prior": "none"}),
-        ("step-e-plus", "neighbours", {"neighbours": 3}),
         ("step-e-plus", "no blends", {"mixup": 0.0, "prior": "given"}),
         ("step-e-plus", "nothing", {"score": "loss", "average": 0, "correct": False, "refine": 0, "mixup": 0}),
         ("one-shot", "auto", {"rho_max": "auto"}),
@@ -238,7 +237,7 @@ def dropping_plan(variant: str, task: Task) -> tuple[Method, Plan] | None:
     probability = (2 * F.one_hot(task.labels, task.classes) + 2 * drawn).softmax(1)
     for epoch in range(EPOCHS):
         if method.wants_probe(epoch):
-            method.observe(Observation(losses, probability=probability, features=drawn), ledger)
+            method.observe(Observation(losses, probability=probability), ledger)
         plan = method.plan(epoch, ledger)
         if not (plan.kept if plan.trains is None else plan.trains).all():
             return method, plan

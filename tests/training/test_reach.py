@@ -11,10 +11,8 @@ from torch import Tensor, nn
 import stepe
 from stepe import InputError
 from stepe.engine.steps import exhaust
-from stepe.judges.neighbours import vote
-from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.ledger import Ledger
 from stepe.loop.probe import judged
-from stepe.methods.step_e import StepwiseElimination
 from stepe.methods.step_e_plus.method import StepEPlus
 from stepe.samples.samples import TensorSamples
 from stepe.training import reach
@@ -297,34 +295,6 @@ def test_trusted_samples_are_never_dropped(blobs, make_model):
         result = fit(make_model(), blobs.x, blobs.given, method=method, trusted=trusted, probe="in-sample", **options)
         assert int(result.ledger["drop_count"][trusted].sum()) == 0
         assert int(result.ledger["drop_count"].sum()) > 0
-
-
-class Curious(StepwiseElimination):
-    """Asks what the model thinks, and remembers the answers."""
-
-    name = "curious"
-    needs_features = True
-
-    def observe(self, seen: Observation, ledger: Ledger) -> None:
-        self.__dict__.setdefault("told", []).append(seen.features)
-        super().observe(seen, ledger)
-
-
-@pytest.mark.parametrize("engine", ["eager", "resident"])
-def test_an_in_sample_probe_tells_what_the_model_thinks(engine, blobs, make_model):
-    method = Curious(rho_max=0.3, warmup=1)
-    options = {"method": method, "rho_max": None, "warmup": None, "probe": "in-sample", "engine": engine}
-    result = fit(make_model(), blobs.x, blobs.given, **options)
-    thought = nn.functional.normalize(result.model.eval()[:-1](blobs.x), dim=1)
-    torch.testing.assert_close(method.told[-1].float(), thought.detach(), rtol=1e-3, atol=1e-3)
-    assert len(method.told) == 4
-    assert vote(method.told[-1], torch.eye(3)[blobs.clean], k=10).argmax(1).eq(blobs.clean).double().mean() > 0.8
-
-
-def test_probers_that_think_in_other_terms_tell_nothing(blobs, make_model):
-    method = Curious(rho_max=0.3, warmup=1)
-    fit(make_model(), blobs.x, blobs.given, method=method, rho_max=None, warmup=None)
-    assert set(method.told) == {None}
 
 
 def test_a_part_of_the_samples_is_judged_as_it_is_among_all(blobs, make_model):

@@ -90,12 +90,11 @@ class EagerEngine:
         view: View,
         *,
         probabilities: bool = False,
-        features: bool = False,
         only: Tensor | None = None,
     ) -> Observation:
         """Judge all training samples under the given labels, or ``only`` some, in their order."""
         stream = Stream.named(self.task.seed, "probe", epoch)
-        return self._judge_all(self.samples, self.task.labels, stream, view, probabilities, features, only)
+        return self._judge_all(self.samples, self.task.labels, stream, view, probabilities, only)
 
     def judge(self, samples: Samples, labels: Tensor) -> Observation:
         """Judge other samples, for example held-out ones, as they come."""
@@ -116,7 +115,6 @@ class EagerEngine:
         stream: Stream,
         view: View,
         probabilities: bool = False,
-        features: bool = False,
         only: Tensor | None = None,
     ) -> Observation:
         index = torch.arange(len(samples)) if only is None else only
@@ -131,8 +129,7 @@ class EagerEngine:
 
         def judge(batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor | None, Tensor | None]:
             x, y = batch
-            # What is hooked into has to run as it was written.
-            outputs = self.forward(x, self.judge_model) if features else self.judged(x)
+            outputs = self.judged(x)
             return self.task.criterion(outputs, y), outputs if self.task.can_read(outputs) else None, y
 
         seen = probe(
@@ -143,7 +140,6 @@ class EagerEngine:
             stream=stream,
             device=self.device,
             probabilities=probabilities,
-            features=features,
             read=self.task.read,
         )
         return self.ranks.assemble(seen, positions)

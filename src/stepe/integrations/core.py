@@ -234,7 +234,6 @@ class Cleaner:
             stream=stream,
             device=device,
             probabilities=self.method.needs_probabilities,
-            features=self.method.needs_features,
             read=self.task.read,
         )
         return with_residuals(ranks.assemble(seen, positions), self.task.labels)

@@ -25,9 +25,6 @@ class Observation:
     """logit of the given label minus the largest other logit: negative where the model disagrees"""
     probability: Tensor | None = None
     """n x classes, where a method asks for it"""
-    features: Tensor | None = None
-    """n rows of length 1, what the model thinks before its last layer (``stepe.models.representation``), where a method
-    asks for it; never of a cross-fitted probe, whose models do not think in the same terms"""
     output: Tensor | None = None
     """the predicted number, or row of numbers, where labels are numbers"""
     unsure: Tensor | None = None

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from stepe.errors import InputError
 from stepe.loop.ledger import Observation
 from stepe.loop.randomness import Stream, seeded
-from stepe.models.representation import Representation
 
 if TYPE_CHECKING:
     from stepe.loop.labels import Read
@@ -46,20 +45,17 @@ def probe(
     stream: Stream,
     device: torch.device,
     probabilities: bool = False,
-    features: bool = False,
     read: "Read | None" = None,
 ) -> Observation:
     """Judge every sample once. ``batches`` yields (sample indices, batch) and must cover 0..n-1 exactly.
 
-    ``read`` says what outputs tell; by default they are logits of classes. ``features`` asks for what the model thinks
-    before its last layer, too.
+    ``read`` says what outputs tell; by default they are logits of classes.
     """
     loss = torch.full((n,), float("nan"), dtype=torch.float32, device=device)
     times = torch.zeros(n, dtype=torch.int64)  # on the host, where the indices are: no waiting for the device
     columns: dict[str, Tensor] = {}
     # A model that stays random in eval mode draws under the probe's own name.
-    collecting = Representation(model) if features else contextlib.nullcontext()
-    with evaluating(model), seeded(stream, device), collecting as representation:
+    with evaluating(model), seeded(stream, device):
         for index, batch in batches:
             losses, logits, labels = judge(batch)
             times += torch.bincount(index, minlength=n)
@@ -68,8 +64,6 @@ def probe(
             loss[index] = losses.detach().to(torch.float32)
             if logits is not None:
                 _write(columns, index, n, (read or read_logits)(logits, labels, probabilities))
-            if representation is not None:
-                _write(columns, index, n, {"features": representation.take(len(index))})
     if not bool((times == 1).all()):
         missed, again = int((times == 0).sum()), int((times > 1).sum())
         raise InputError(

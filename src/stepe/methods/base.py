@@ -126,9 +126,6 @@ class Method(ABC):
     """how many train side by side"""
     needs_probabilities: bool = False
     """whether the probe has to give the probability of every class"""
-    needs_features: bool = False
-    """whether it should also say what the model thinks before its last layer, to find neighbours by; a cross-fitted
-    probe does not"""
     cross_fits: ClassVar[bool] = False
     """whether other models may judge its samples; of no use to a method that hardly probes"""
     view: View = "augmented"

@@ -123,18 +123,13 @@ class InSample(Reach):
 
     def probe(self, epoch: int, method: Method) -> Steps[Observation]:
         """One pass over all samples."""
-        seen = self.engine.probe(
-            epoch, method.view, probabilities=method.needs_probabilities, features=method.needs_features
-        )
+        seen = self.engine.probe(epoch, method.view, probabilities=method.needs_probabilities)
         yield self.engine.mark()
         return seen
 
 
 class CrossFitted(Reach):
-    """Each sample is judged by one prober of every split, none of which trains on it.
-
-    What probers think before their last layer cannot be compared with one another: an observation has no features.
-    """
+    """Each sample is judged by one prober of every split, none of which trains on it."""
 
     def __init__(self, engines: Sequence[EagerEngine], folds: Folds, dealt: Tensor):
         self.engines, self.folds, self.dealt = engines, folds, dealt

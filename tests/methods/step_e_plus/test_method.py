@@ -129,18 +129,6 @@ def test_corrections_may_take_the_given_label_into_account():
     assert not torch.allclose(expected, guess, atol=0.01)
 
 
-def test_neighbours_have_half_a_say_in_the_score():
-    method, ledger = started(neighbours=1)
-    assert method.needs_features
-    # The first two are alike, and so are the last two; the third has nobody near but is nearest to the second.
-    features = torch.tensor([[1.0, 0.0], [0.9, 0.3], [0.7, 0.7], [0.0, 1.0], [-0.1, 1.0]])
-    method.observe(replace(seen(), features=features), ledger)
-    neighbour = torch.tensor([1, 0, 1, 4, 3])
-    own = PROBABILITY.gather(1, LABELS[:, None]).squeeze(1)
-    near = PROBABILITY[neighbour].gather(1, LABELS[:, None]).squeeze(1)
-    torch.testing.assert_close(method.scores(ledger), -((own + near) / 2).log(), atol=1e-2, rtol=0)
-
-
 def test_it_is_less_fooled_than_step_e(fooled):
     options = {"noise_rate": 0.4}
     plus, step_e = fooled("step-e-plus", **options).summary, fooled("step-e", **options).summary
@@ -176,8 +164,6 @@ def test_inputs_that_cannot_be_blended_are_trained_on_without():
         ({"prior": "balanced"}, "prior is 'balanced'"),
         ({"score": "margin"}, "score is 'margin'"),
         ({"belief": "label"}, "belief is 'label'"),
-        ({"neighbours": -1}, "neighbours is -1"),
-        ({"neighbours": 5, "score": "loss"}, "neighbours vote on guesses, and score is 'loss'"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):
@@ -189,11 +175,6 @@ def test_what_serves_one_model_is_off_where_others_judge(fooled):
     for probe, expected in (("in-sample", (0.85, 0.5)), ("cross:3", (0.0, 0.0))):
         method = fooled("step-e-plus", noise_rate=0.4, probe=probe).training.method
         assert (method.averaging, method.refined) == expected
-
-
-def test_neighbours_are_for_one_model(fooled):
-    with pytest.raises(InputError, match="a cross-fitted probe asks several"):
-        fooled("step-e-plus", noise_rate=0.4, probe="cross:3", neighbours=5)
 
 
 @pytest.mark.parametrize(

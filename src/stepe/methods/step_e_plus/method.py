@@ -15,8 +15,7 @@ from stepe.beliefs.rate import CAP_OF_ESTIMATE, UNKNOWN, Rate
 from stepe.errors import InputError
 from stepe.evidence.noise_rate import check_rate
 from stepe.evidence.posterior import posterior
-from stepe.judges.neighbours import vote
-from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.ledger import Ledger
 from stepe.loop.plan import Plan
 from stepe.methods.base import Batch, Forward, Task
 from stepe.methods.mixing import Blends
@@ -59,8 +58,6 @@ class StepEPlus(StepwiseElimination):
     refine: float | None = None
     """how much of a kept label the guess replaces once the ramp is done; ``None``: half of it where the model judges
     the samples it trains on, else nothing"""
-    neighbours: int = 0
-    """how many samples that the model represents alike have a vote in a sample's score; 0: none"""
     mixup: float = 0.2
     """train on blends of two samples, shares drawn from Beta(mixup, mixup), the larger for the first; 0: off"""
     cutmix: float = 0.0
@@ -79,10 +76,6 @@ class StepEPlus(StepwiseElimination):
         check_prior(self.prior, task.classes)
         if self.correct or self.refined:
             check_takes_probabilities(task.criterion, task.classes, task.device)
-        self.needs_features = self.neighbours > 0
-        if self.neighbours:
-            self._check_neighbours()
-            ledger.add_column("vote", torch.float32, float("nan"), device=task.device)
         self._blends = Blends(task, self.mixup, cut=self.cutmix, at_least_half=True) if self.mixup else None
 
     def _check_options(self) -> None:
@@ -92,25 +85,12 @@ class StepEPlus(StepwiseElimination):
         for name, number in (("refine", self.refined), ("guess_memory", self.remembers), ("cutmix", self.cutmix)):
             if not 0 <= number <= 1:
                 raise InputError(f"{name} is {number!r}; it must be a share in [0, 1]")
-        if not isinstance(self.neighbours, int) or self.neighbours < 0:
-            raise InputError(f"neighbours is {self.neighbours!r}; it must be a whole number, 0 for none")
         if self.cutmix and not self.mixup:
             raise InputError(f"cutmix is {self.cutmix}, a share of the blends, and mixup=0 has none")
         if self.softness and self.correct:
             raise InputError("softness trains on doubtful labels, and correct on guesses instead: choose one of them")
         if self.belief not in ("guess", "posterior"):
             raise InputError(f"belief is {self.belief!r}; choose guess or posterior")
-
-    def _check_neighbours(self) -> None:
-        if self.task.reach != "in-sample":
-            raise InputError(
-                "neighbours are found in what one model thinks of all samples, and a cross-fitted probe asks several: "
-                "use neighbours=0, or probe='in-sample'"
-            )
-        if self.ranks_by != "guess":
-            raise InputError(
-                f"neighbours vote on guesses, and score is {self.ranks_by!r}: use neighbours=0 or score='guess'"
-            )
 
     def resolve_score(self) -> str:
         """What ``auto`` stands for: never the loss."""
@@ -158,25 +138,10 @@ class StepEPlus(StepwiseElimination):
         """Halfway through the warm-up."""
         return (self.warmup_epochs + 1) // 2
 
-    def observe(self, seen: Observation, ledger: Ledger) -> None:
-        """Take in a probe, and have the neighbours vote on it."""
-        super().observe(seen, ledger)
-        if self.neighbours:
-            if seen.features is None:
-                raise InputError("the probe does not say what the model thinks of its inputs; use neighbours=0")
-            guess = self.guess(ledger)
-            near = vote(seen.features.to(guess.device), guess, self.neighbours)
-            ledger["vote"] = near.gather(1, self.task.labels.to(near.device)[:, None])
-
     @property
     def refines(self) -> bool:
         """As asked for."""
         return self.refined > 0
-
-    def probability_given(self, guess: Tensor, ledger: Ledger) -> Tensor:
-        """Of the label, by the guess; half of it by the neighbours' guesses, where they are asked."""
-        own = super().probability_given(guess, ledger)
-        return (own + ledger["vote"]) / 2 if self.neighbours else own
 
     def guess(self, ledger: Ledger) -> Tensor:
         """The running guess, aligned to how often classes occur."""
