@@ -56,7 +56,6 @@ SCREENED: dict[str, dict[str, Any]] = {
     "as it is": {},
     "score by the loss": {"score": "loss"},
     "score by the posterior": {"score": "posterior"},
-    "score and correct by the posterior": {"score": "posterior", "belief": "posterior"},
     "prior from what is kept": {"prior": "kept"},
     "prior from what is given": {"prior": "given"},
     "no prior": {"prior": "none"},

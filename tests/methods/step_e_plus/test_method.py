@@ -11,7 +11,6 @@ from torch import Tensor, nn
 import stepe
 from stepe import InputError
 from stepe.beliefs.rate import Rate
-from stepe.evidence.posterior import posterior
 from stepe.loop.ledger import Ledger, Observation
 from stepe.methods import Task, make_method
 from stepe.training.building import cross_entropy
@@ -120,15 +119,6 @@ def test_the_prior_moves_the_scores():
     assert scores[(1.0, 1.0, 20.0)][0] > scores["none"][0]
 
 
-def test_corrections_may_take_the_given_label_into_account():
-    method, ledger = started(belief="posterior")
-    method.observe(seen(), ledger)
-    plan, guess = method.plan(9, ledger), method.guess(ledger)
-    expected = posterior(guess, LABELS, method.noise(ledger))
-    torch.testing.assert_close(plan.target[~plan.kept].float(), expected[~plan.kept], atol=1e-3, rtol=0)
-    assert not torch.allclose(expected, guess, atol=0.01)
-
-
 def test_it_is_less_fooled_than_step_e(fooled):
     options = {"noise_rate": 0.4}
     plus, step_e = fooled("step-e-plus", **options).summary, fooled("step-e", **options).summary
@@ -163,7 +153,6 @@ def test_inputs_that_cannot_be_blended_are_trained_on_without():
         ({"softness": 0.5}, "choose one of them"),
         ({"prior": "balanced"}, "prior is 'balanced'"),
         ({"score": "margin"}, "score is 'margin'"),
-        ({"belief": "label"}, "belief is 'label'"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):

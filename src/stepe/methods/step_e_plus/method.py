@@ -6,15 +6,14 @@ further pass over the data is needed. Every part can be switched off: with all o
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from stepe.beliefs.rate import CAP_OF_ESTIMATE, UNKNOWN, Rate
+from stepe.beliefs.rate import CAP_OF_ESTIMATE, Rate
 from stepe.errors import InputError
 from stepe.evidence.noise_rate import check_rate
-from stepe.evidence.posterior import posterior
 from stepe.loop.ledger import Ledger
 from stepe.loop.plan import Plan
 from stepe.methods.base import Batch, Forward, Task
@@ -51,8 +50,6 @@ class StepEPlus(StepwiseElimination):
     samples it trains on; of others' guesses, which need no such caution, so much after a sixtieth of the run"""
     prior: Prior = "none"
     """how often the classes occur, to which guesses are aligned (``stepe.methods.step_e_plus.prior``)"""
-    belief: Literal["guess", "posterior"] = "guess"
-    """what corrections are: the guess, by the input alone, or by the given label and how labels go wrong too"""
     correct: bool = True
     """train the dropped samples on the guess, by its confidence; else not at all"""
     refine: float | None = None
@@ -89,8 +86,6 @@ class StepEPlus(StepwiseElimination):
             raise InputError(f"cutmix is {self.cutmix}, a share of the blends, and mixup=0 has none")
         if self.softness and self.correct:
             raise InputError("softness trains on doubtful labels, and correct on guesses instead: choose one of them")
-        if self.belief not in ("guess", "posterior"):
-            raise InputError(f"belief is {self.belief!r}; choose guess or posterior")
 
     def resolve_score(self) -> str:
         """What ``auto`` stands for: never the loss."""
@@ -148,11 +143,6 @@ class StepEPlus(StepwiseElimination):
         kept = ~ledger["dropped"].to(self.task.labels.device)
         return align(ledger["guess"], class_prior(self.prior, self.task.labels, kept, self.task.classes))
 
-    def corrections(self, ledger: Ledger) -> Tensor:
-        """What a label is replaced by where it is not believed."""
-        guess = self.guess(ledger)
-        return guess if self.belief == "guess" else posterior(guess, self.task.labels, self.noise(ledger) or UNKNOWN)
-
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """Given labels in the warm-up; then kept ones, refined, and guesses for the others."""
         if self._blends is not None:
@@ -160,7 +150,7 @@ class StepEPlus(StepwiseElimination):
         plan = super().plan(epoch, ledger)
         if epoch < self.warmup_epochs or not (self.correct or self.refined):
             return plan
-        guess, ramp = self.corrections(ledger), self.drop_fraction.progress(epoch)
+        guess, ramp = self.guess(ledger), self.drop_fraction.progress(epoch)
         believed = plan.kept if self.task.trusted is None else plan.kept & ~self.task.trusted.to(plan.kept.device)
         refine = torch.where(believed, self.refined * ramp, 0.0).to(guess.device)[:, None]
         plan = replace(plan, target=corrected(self.task.labels, plan.kept, guess, refine).to(ledger["guess"].dtype))
