@@ -56,7 +56,6 @@ SCREENED: dict[str, dict[str, Any]] = {
     "as it is": {},
     "score by the loss": {"score": "loss"},
     "score by the posterior": {"score": "posterior"},
-    "prior from what is kept": {"prior": "kept"},
     "prior from what is given": {"prior": "given"},
     "no prior": {"prior": "none"},
     "averaged over two epochs": {"average": 2.0},

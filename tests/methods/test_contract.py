@@ -49,7 +49,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         ("step-e", "guess", {"score": "guess"}),
         ("step-e", "posterior", {"score": "posterior"}),
         ("step-e-plus", "auto", {"rho_max": "auto", "warmup": "auto"}),
-        ("step-e-plus", "kept", {"prior": "kept"}),
         ("step-e-plus", "posterior", {"score": "posterior", "prior": "none"}),
         ("step-e-plus", "no blends", {"mixup": 0.0, "prior": "given"}),
         ("step-e-plus", "nothing", {"score": "loss", "average": 0, "correct": False, "refine": 0, "mixup": 0}),

@@ -7,7 +7,6 @@ from stepe import InputError
 from stepe.methods.step_e_plus.prior import align, check_prior, class_prior
 
 LABELS = torch.tensor([0, 0, 0, 1, 2, 2])
-KEPT = torch.tensor([True, False, False, True, True, True])
 
 
 @pytest.mark.parametrize(
@@ -15,18 +14,17 @@ KEPT = torch.tensor([True, False, False, True, True, True])
     [
         ("uniform", [1 / 3, 1 / 3, 1 / 3]),
         ("given", [4 / 9, 2 / 9, 3 / 9]),
-        ("kept", [2 / 7, 2 / 7, 3 / 7]),
         ([1, 2, 5], [0.125, 0.25, 0.625]),
     ],
 )
 def test_a_prior_has_a_name_or_is_given(prior, expected):
     check_prior(prior, 3)
-    torch.testing.assert_close(class_prior(prior, LABELS, KEPT, 3), torch.tensor(expected))
+    torch.testing.assert_close(class_prior(prior, LABELS, 3), torch.tensor(expected))
 
 
 def test_without_a_prior_guesses_stay_as_they_are():
     guess = torch.rand(6, 3).softmax(1)
-    assert class_prior("none", LABELS, KEPT, 3) is None
+    assert class_prior("none", LABELS, 3) is None
     assert torch.equal(align(guess, None), guess)
 
 

@@ -140,8 +140,7 @@ class StepEPlus(StepwiseElimination):
 
     def guess(self, ledger: Ledger) -> Tensor:
         """The running guess, aligned to how often classes occur."""
-        kept = ~ledger["dropped"].to(self.task.labels.device)
-        return align(ledger["guess"], class_prior(self.prior, self.task.labels, kept, self.task.classes))
+        return align(ledger["guess"], class_prior(self.prior, self.task.labels, self.task.classes))
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """Given labels in the warm-up; then kept ones, refined, and guesses for the others."""

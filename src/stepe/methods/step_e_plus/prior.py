@@ -12,11 +12,11 @@ from torch import Tensor
 
 from stepe.errors import InputError
 
-Prior = Literal["none", "uniform", "given", "kept"] | Sequence[float]
+Prior = Literal["none", "uniform", "given"] | Sequence[float]
 """``none``: guesses stay as they are. ``uniform``: all classes occur alike, as in most benchmarks. ``given``: as often
-as the labels say. ``kept``: as often as the labels that are kept say; for data whose classes are known to be neither.
+as the labels say. Numbers, one a class: as often as they say.
 """
-NAMES = ("none", "uniform", "given", "kept")
+NAMES = ("none", "uniform", "given")
 
 
 def check_prior(prior: Prior, classes: int) -> None:
@@ -30,10 +30,10 @@ def check_prior(prior: Prior, classes: int) -> None:
         raise InputError(f"a prior needs one positive number for each of the {classes} classes")
 
 
-def class_prior(prior: Prior, labels: Tensor, kept: Tensor, classes: int) -> Tensor | None:
+def class_prior(prior: Prior, labels: Tensor, classes: int) -> Tensor | None:
     """The share of each class, or ``None`` for guesses as they are; no class is impossible.
 
-    >>> class_prior("kept", torch.tensor([0, 0, 1, 1]), torch.tensor([True, True, True, False]), 2)
+    >>> class_prior("given", torch.tensor([0, 0, 1]), 2)
     tensor([0.6000, 0.4000])
     """
     if isinstance(prior, str):
@@ -41,7 +41,7 @@ def class_prior(prior: Prior, labels: Tensor, kept: Tensor, classes: int) -> Ten
             return None
         if prior == "uniform":
             return torch.full((classes,), 1 / classes)
-        counted = torch.bincount(labels[kept] if prior == "kept" else labels, minlength=classes).float() + 1
+        counted = torch.bincount(labels, minlength=classes).float() + 1
         return counted / counted.sum()
     shares = torch.as_tensor(list(prior), dtype=torch.float32)
     return shares / shares.sum()
