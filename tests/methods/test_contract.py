@@ -36,8 +36,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         ("step-e", "soft", {"softness": 0.3}),
         ("step-e", "min_keep", {"min_keep": 0.8}),
         ("step-e", "linear", {"schedule": "linear"}),
-        ("step-e", "cosine", {"schedule": "cosine"}),
-        ("step-e", "step", {"schedule": "step"}),
         ("step-e", "early", {"schedule": "early"}),
         ("step-e", "proportional", {"rho_max": "auto", "warmup": "auto", "schedule": "proportional"}),
         ("step-e", "own schedule", {"schedule": math.sqrt}),

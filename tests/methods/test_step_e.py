@@ -178,7 +178,7 @@ def convolutional(seed: int = 0) -> nn.Module:
 @pytest.mark.parametrize("network", ["dense", "convolutional"])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"memory": 0.5, "sticky": True}, {"softness": 0.4, "min_keep": 0.3}, {"warmup": 0, "schedule": "cosine"}],
+    [{}, {"memory": 0.5, "sticky": True}, {"softness": 0.4, "min_keep": 0.3}, {"warmup": 0, "schedule": "early"}],
     ids=["default", "sticky", "soft", "no warm-up"],
 )
 def test_at_rho_zero_it_is_plain_training_bit_for_bit(view, kind, network, options, blobs, make_model, bits):

@@ -5,7 +5,6 @@ Epochs count from 0, so the last epoch of Eq. 2 drops ``drop_max * (T - 1 - W) /
 """
 
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,7 +12,6 @@ from stepe.errors import InputError
 
 # Below this many epochs Eq. 2 spends most of them far under drop_max; the default ramp then ends early.
 SHORT_RUN = 15
-STAIRS = 5
 
 Shape = Callable[[float], float]
 
@@ -23,17 +21,7 @@ def linear(progress: float) -> float:
     return progress
 
 
-def cosine(progress: float) -> float:
-    """A ramp that starts and ends gently."""
-    return (1 - math.cos(math.pi * progress)) / 2
-
-
-def step(progress: float) -> float:
-    """A staircase of equal steps."""
-    return math.floor(progress * STAIRS + 1e-9) / STAIRS
-
-
-SHAPES: dict[str, Shape] = {"linear": linear, "cosine": cosine, "step": step}
+NAMES = ("auto", "linear", "early", "proportional")
 
 
 @dataclass(frozen=True)
@@ -73,9 +61,9 @@ def make_schedule(
 ) -> Schedule:
     """Build a schedule from a name, a function of the ramp's progress, or a ready one.
 
-    Names are ``linear``, ``cosine``, ``step``, ``early``, a linear ramp that is done halfway between warm-up and the
-    end, and ``proportional``, one that takes as long as the warm-up; ``auto`` is ``linear`` (Eq. 2), but ``early`` for
-    runs shorter than about 15 epochs.
+    Names are ``linear``, ``early``, a linear ramp that is done halfway between warm-up and the end, and
+    ``proportional``, one that takes as long as the warm-up; ``auto`` is ``linear`` (Eq. 2), but ``early`` for runs
+    shorter than about 15 epochs.
     """
     check_epochs(epochs, warmup)
     check_drop_max(drop_max)
@@ -93,11 +81,12 @@ def make_schedule(
         # Who soon learns noise by heart has a short warm-up, if it ends by itself, and no time for a long ramp either.
         shape, ramp_end = "linear", min(max(2 * warmup, 1), epochs) if ramp_end is None else ramp_end
     if isinstance(shape, str):
-        if shape not in SHAPES:
+        if shape != "linear":
             raise InputError(
-                f"unknown schedule {shape!r}; choose one of auto, early, proportional, {', '.join(SHAPES)}"
+                f"unknown schedule {shape!r}; choose one of {', '.join(NAMES)}, or give a function of the progress, "
+                "from 0 to 1"
             )
-        shape = SHAPES[shape]
+        shape = linear
     if ramp_end is not None and not warmup <= ramp_end <= epochs:
         raise InputError(
             f"the ramp ends at epoch {ramp_end}; it must end between the warm-up ({warmup}) and the last ({epochs})"

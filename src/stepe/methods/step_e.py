@@ -25,8 +25,8 @@ class StepwiseElimination(Elimination):
     paper: ClassVar[str] = "Step-E, sections 3.3 and 3.4"
 
     schedule: str | Shape = "auto"
-    """how rho_t grows: auto (Eq. 2; ends early in short runs), linear, cosine, step, early, proportional (as long as
-    the warm-up), or a function"""
+    """how rho_t grows: auto (Eq. 2; ends early in short runs), linear, early, proportional (as long as the warm-up),
+    or a function"""
     ramp_end: int | None = None
     """epoch at which rho_max is reached; ``None``: the schedule's own"""
     memory: float = 0.0
