@@ -25,7 +25,7 @@ def test_a_whole_run_needs_no_more():
     code = (
         "import torch, stepe\n"
         "x, y = torch.randn(20, 2), torch.arange(20) % 2\n"
-        "stepe.training.fit(torch.nn.Linear(2, 2), x, y, rho_max=0.2, epochs=2, device='cpu', test=(x, y))"
+        "stepe.fit(torch.nn.Linear(2, 2), x, y, rho_max=0.2, epochs=2, device='cpu', test=(x, y))"
     )
     assert not loaded_after(code) & HEAVY
 

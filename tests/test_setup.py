@@ -442,7 +442,7 @@ def interrupt(machine: Machine, number: int, *, everyone: bool) -> tuple[int, st
     machine.pip(sleep=20)
     process = machine.start("sh", "tools/setup.sh", "core")
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not (machine.venv / ".stepe-tmp" / "half a download").exists():
             assert time.monotonic() < deadline
             time.sleep(0.02)

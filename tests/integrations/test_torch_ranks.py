@@ -188,4 +188,4 @@ def _remembering(method: str) -> str:
 def test_what_is_remembered_in_training_steps_is_for_one_process(processes, method):
     for message in processes.run(2, _remembering, method):
         assert message.startswith(f"method '{method}' remembers samples in training steps")
-        assert "stepe.training.fit" in message
+        assert "stepe.fit" in message
