@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 import stepe
-from stepe.app.clean import Preset
+from stepe.app.networks import Preset
 from stepe.data.noise import Noise
 from stepe.data.source import digits
 from stepe.loop.randomness import Stream, seeded

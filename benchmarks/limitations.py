@@ -21,7 +21,7 @@ from planted import Case, Key, Row, grid_keys, grid_options, load, measure_grid
 from torch import Tensor
 
 import stepe
-from stepe.app.clean import Preset
+from stepe.app.networks import Preset
 from stepe.data.noise import Noise
 from stepe.data.source import Source
 from stepe.loop.ledger import Ledger

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 import stepe
-from stepe.app.clean import METHOD, Preset, describe_network, training_for
+from stepe.app.networks import Preset, describe_network, training_for
+from stepe.app.request import METHOD
 from stepe.data.noise import Noise
 from stepe.data.own import Layout
 from stepe.data.source import Source, digits, open_own

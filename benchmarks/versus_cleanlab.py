@@ -20,7 +20,7 @@ from planted import SOURCES, Case, Key, Row, grid_keys, grid_options, load, meas
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
-from stepe.app.clean import Preset
+from stepe.app.networks import Preset
 from stepe.beliefs.verdicts import flags
 from stepe.data.source import Source
 from stepe.loop.metrics import auroc, detection

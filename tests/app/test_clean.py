@@ -15,7 +15,9 @@ import torch
 import stepe
 from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
-from stepe.app.clean import METHOD, Request, clean, default_out, resume
+from stepe.app.clean import clean, default_out
+from stepe.app.request import METHOD, Request
+from stepe.app.resume import resume
 from stepe.data.source import Source
 from stepe.methods import EVERY_METHOD
 from stepe.training.building import Silent, Training

@@ -13,7 +13,8 @@ from PIL import Image
 import stepe
 from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
-from stepe.app.clean import resume, training_for
+from stepe.app.networks import training_for
+from stepe.app.resume import resume
 from stepe.samples.augmentation import CropFlip
 from stepe.samples.strong import Strong
 
@@ -128,7 +129,7 @@ def test_a_share_of_the_pictures_is_augmented_strongly(monkeypatch):
         seen.append(augment)
         raise StopHereError
 
-    monkeypatch.setattr("stepe.app.clean.fit", stop)
+    monkeypatch.setattr("stepe.app.work.fit", stop)
     for strong in (0.3, 0):
         with pytest.raises(StopHereError):
             stepe.clean("photos", strong=strong, epochs=2, rho_max=0.2, out="run", device="cpu")
@@ -136,7 +137,7 @@ def test_a_share_of_the_pictures_is_augmented_strongly(monkeypatch):
 
 
 def test_long_trainings_on_a_cpu_are_announced_before_they_begin(photos, monkeypatch):
-    monkeypatch.setattr("stepe.app.clean.PROBERS_SHARE", 1e6)
+    monkeypatch.setattr("stepe.app.networks.PROBERS_SHARE", 1e6)
 
     def say(message: str) -> None:
         assert "min on this CPU for 24 pictures of 32 x 32 and 5 epochs" in message

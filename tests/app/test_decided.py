@@ -9,7 +9,7 @@ import pytest
 import stepe
 from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
-from stepe.app.clean import resume
+from stepe.app.resume import resume
 from stepe.review.cleaned import write_cleaned
 from stepe.run.decisions import Action, Decision, Key
 
@@ -70,9 +70,9 @@ def rows_by(run: Run, verdict: str) -> list[int]:
 def trained_with(monkeypatch):
     """What training is handed: labels and trust, by row."""
     seen = {}
-    from stepe.app import clean as recipe
+    from stepe.app import work
 
-    original = recipe._train
+    original = work._train
 
     def train(request, source, *args, **options):
         for split, names, labels in (
@@ -84,7 +84,7 @@ def trained_with(monkeypatch):
                 seen[row] = (source.class_names[int(labels[i])], trust)
         return original(request, source, *args, **options)
 
-    monkeypatch.setattr(recipe, "_train", train)
+    monkeypatch.setattr(work, "_train", train)
     return seen
 
 

@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import stepe
 from stepe import InputError, RunError
-from stepe.app.clean import resume
+from stepe.app.resume import resume
 from stepe.integrations.trackers import MLflow, TensorBoard, Tracker, WandB, make_tracker
 from stepe.training.building import Row, Silent, Training
 

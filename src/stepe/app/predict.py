@@ -9,7 +9,8 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from stepe.app.clean import PREPROCESSING, Request
+from stepe.app.request import Request
+from stepe.app.work import PREPROCESSING
 from stepe.data.encode import Encoder, FeatureEncoder, FrozenEncoder, ImageEncoder, read_encoder
 from stepe.data.own import Collection, Layout, collect, from_matrix
 from stepe.data.source import check_there

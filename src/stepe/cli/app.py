@@ -309,7 +309,9 @@ def clean(
 
     Writes a run folder: the model, every sample's verdict, the suspects (issues.csv), a report (report.html).
     """
-    from stepe.app import clean as recipe
+    from stepe.app.clean import clean as start
+    from stepe.app.clean import default_out
+    from stepe.app.resume import resume as go_on
 
     console = Console(stderr=True, quiet=quiet or as_json, emoji=False)
 
@@ -334,13 +336,11 @@ def clean(
                 raise InputError("--compare and --no-compare were settled when the run began; leave them away")
             values = context.params | {"warmup": warmup_given, "rho_max": rho_max_given, "decisions": reviewed}
             insisted = {name: value for name, value in values.items() if _typed(context, name)}
-            return recipe.resume(
-                path, say=say, follow=follow, **{name: insisted[name] for name in insisted if name in RESUMED}
-            )
+            return go_on(path, say=say, follow=follow, **{name: insisted[name] for name in insisted if name in RESUMED})
         assert data is not None
-        target = out or recipe.default_out(data)
+        target = out or default_out(data)
         started.append(target)
-        return recipe.clean(
+        return start(
             data,
             label=label,
             text=text,

@@ -30,7 +30,7 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
-from stepe.app.clean import threads_for, training_for
+from stepe.app.networks import threads_for, training_for
 from stepe.beliefs.names import Names
 from stepe.beliefs.rate import Rate
 from stepe.beliefs.verdicts import training_table

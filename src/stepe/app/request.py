@@ -1,0 +1,223 @@
+"""What was asked of ``stepe clean``, checked before anything is trained."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from stepe.data.encode import (
+    Kind,
+)
+from stepe.data.own import Layout
+from stepe.data.source import Source
+from stepe.errors import InputError
+from stepe.loop.ledger import Ledger
+from stepe.loop.schedule import check_epochs
+from stepe.methods import EVERY_METHOD, RECIPES, Task, make_method, method_class
+from stepe.samples.strong import Strong
+from stepe.training.building import cross_entropy
+
+Auto = Literal["auto"]
+
+
+METHOD = "step-e-plus"
+
+
+PAPER, PAPERS_METHOD = "paper", "step-e"
+
+
+SIDE_BY_SIDE = ("plain", METHOD, "oracle")
+WINDOWS = 0.5
+"""share of the pictures that Step-E+ cuts a window into, by what served on CIFAR (``docs/step-e-plus.md``)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(Layout):
+    """What was asked for, the data's layout included; kept in ``config.json``, and all that is needed to resume."""
+
+    name: str
+    """what to call the data"""
+    data: str | None
+    """``None``: arrays or a table in memory, which only their owner can bring again"""
+    methods: tuple[str, ...]
+    """the first is the run; the others are trained for comparison"""
+    noise: str | None
+    epochs: int
+    warmup: int | Auto | None
+    rho_max: float | Auto | None
+    noise_rate: float | None
+    min_keep: float
+    seed: int
+    device: str
+    data_dir: str | None = None
+    probe: str = "in-sample"
+    kind: Kind = "features"
+    """of data: images, text, table or features"""
+    held_out_noisy: bool = True
+    """whether the held-out labels, too, can be wrong"""
+    duplicates: int = 0
+    """samples whose very input also stands under another label; ``duplicates.csv`` lists them"""
+    decisions: str | None = None
+    """an earlier run, on whose labels people have decided"""
+    decisions_until: int = 0
+    """the last entry of its log that counts"""
+    balanced: bool = False
+    """whether every class counts alike in training, however rare"""
+    strong: float = 0.0
+    """share of the pictures that are augmented strongly, drawn anew each epoch"""
+    track: tuple[str, ...] = ()
+    """where the history goes besides the run folder"""
+    blends: bool = True
+    """whether half of one input and half of another are an input"""
+    every_method: bool = False
+    """whether all methods were asked for that the data allows"""
+    preset: str | None = None
+    """``paper``: exactly what the paper does"""
+    augments: bool = False
+    """whether inputs are pictures that are drawn anew each epoch"""
+
+    @classmethod
+    def read(cls, saved: dict[str, Any]) -> "Request":
+        """From its JSON."""
+        lists = {name: tuple(value) for name, value in saved.items() if isinstance(value, list)}
+        return cls(**(saved | lists))
+
+    def options(self, method: str) -> dict[str, Any]:
+        """The options a method understands."""
+        wanted: dict[str, Any] = {"rho_max": self.rho_max, "warmup": self.warmup, "min_keep": self.min_keep}
+        if self.preset == PAPER and method == PAPERS_METHOD:
+            wanted["score"] = "loss"
+        if method == METHOD:
+            wanted |= self._parts()
+        if not self.blends:
+            wanted["mixup"] = 0
+        return {name: value for name, value in wanted.items() if name in method_class(method).options()}
+
+    def _parts(self) -> dict[str, Any]:
+        """Which parts of Step-E+ serve."""
+        if self.augments:
+            # By what served on CIFAR-100N (docs/step-e-plus.md), ranking by the guess included. All of CIFAR's classes
+            # have equally many pictures, which is public.
+            prior = "none" if self.held_out_noisy else "uniform"
+            return {"average": 0.85, "refine": 0.5, "cutmix": WINDOWS, "prior": prior, "score": "guess"}
+        # Where nothing is augmented, much dropout makes our networks slow learners; slowed down further, they underfit.
+        return {"average": 0, "refine": 0, "mixup": 0} if self.probe == "in-sample" else {}
+
+
+def by_preset(
+    preset: str | None, method: str | Sequence[str] | None, probe: str | None
+) -> tuple[str | Sequence[str], str | None]:
+    """What a preset stands for; whoever asks for something else beside it is refused."""
+    if preset is None:
+        return (METHOD if method is None else method), probe
+    if preset != PAPER:
+        raise InputError(f"preset is {preset!r}; there is one: paper")
+    if method not in (None, PAPERS_METHOD) or probe not in (None, "in-sample"):
+        raise InputError("preset paper is method step-e with probe in-sample; leave method and probe away, or preset")
+    return PAPERS_METHOD, "in-sample"
+
+
+def asked_methods(method: str | Sequence[str]) -> list[str]:
+    """Names of methods, as a list or with commas between."""
+    return [name.strip() for name in method.split(",")] if isinstance(method, str) else list(method)
+
+
+def column_names(features: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Columns, as a list or with commas between."""
+    found = features.split(",") if isinstance(features, str) else list(features or ())
+    return tuple(name.strip() for name in found) or None
+
+
+def tracked(track: str | Sequence[str]) -> tuple[str, ...]:
+    """Trackers by name; a folder of events is the same from everywhere."""
+    found = []
+    for text in [track] if isinstance(track, str) else track:
+        name, _, where = text.partition(":")
+        found.append(f"{name}:{Path(where).resolve()}" if name == "tensorboard" and where else text)
+    return tuple(found)
+
+
+def choose_methods(method: str | Sequence[str], source: Source, compare: bool | None) -> tuple[str, ...]:
+    """The methods to train: what was asked for, then what it is compared with."""
+    asked = asked_methods(method)
+    names = [METHOD, *EVERY_METHOD] if asked == ["all"] else asked
+    has_clean_labels = source.clean_labels is not None
+    if asked == ["all"] and not has_clean_labels:
+        names = [name for name in names if method_class(name).trains_on == "given"]
+    for name in names:
+        if method_class(name).trains_on == "clean" and not has_clean_labels:
+            raise InputError(f"method {name!r} trains on clean labels, which {source.name} does not have")
+    if compare or (compare is None and source.bundled):
+        names += [name for name in SIDE_BY_SIDE if has_clean_labels or method_class(name).trains_on == "given"]
+    return tuple(dict.fromkeys(names))
+
+
+def check_options(request: Request, **given: Any) -> None:
+    """An option that the main method would silently ignore is a mistake."""
+    main = request.methods[0]
+    ignored = [name for name, value in given.items() if value is not None and name not in request.options(main)]
+    if ignored and len(request.methods) == 1:
+        raise InputError(f"method {main!r} has no {' or '.join(ignored)}; leave it out, or choose another method")
+
+
+def check_strong(share: float, source: Source) -> None:
+    """Refuse strong augmentation of what is no picture."""
+    Strong(share=share)  # refuses what is no share
+    if share and source.mean is None:
+        raise InputError(
+            "strong is for pictures, and nothing is trained on pictures here: leave it out (digits are learned as rows "
+            "of pixels; without a GPU, a pretrained network is not trained itself)"
+        )
+
+
+def check_methods(request: Request, source: Source) -> None:
+    """What any of the methods would refuse is refused before the first of them is trained."""
+    check_epochs(request.epochs, warmup=0)
+    for name in request.methods:
+        _check_method(name, request, source)
+
+
+def without_refused(request: Request, source: Source, say: Callable[[str], None]) -> Request:
+    """All methods but those that cannot be compared on this data; the first, which is the run, has to be able to."""
+    first, *others = request.methods
+    able = [first]
+    for name in others:
+        try:
+            _check_method(name, request, source)
+        except InputError as error:
+            say(f"without {name}: {error}")
+        else:
+            able.append(name)
+    return replace(request, methods=tuple(able))
+
+
+def _check_method(name: str, request: Request, source: Source) -> None:
+    method = make_method(name, **request.options(name))
+    if method.mixes_inputs and not request.blends:
+        raise InputError(
+            f"method {name!r} trains on blends of two inputs, and texts and categories cannot be blended: choose "
+            "another method"
+        )
+    if name in RECIPES:
+        return  # it checks what it is handed by the trainings that come first
+    task = Task(
+        labels=source.labels,
+        classes=source.classes,
+        epochs=request.epochs,
+        seed=request.seed,
+        criterion=cross_entropy(source.classes),
+        noise_rate=known_rate(request, source),
+        groups=source.groups,
+        trusted=source.trusted,
+    )
+    method.start(task, Ledger(task.n))
+
+
+def known_rate(request: Request, source: Source) -> float | None:
+    """The share of wrong labels, where somebody knows it."""
+    return source.noise_rate if request.noise_rate is None else request.noise_rate
+
+
+def is_benchmark(source: Source) -> bool:
+    """Whether the noise is part of the data, so that its rate is known."""
+    return not source.held_out_noisy

@@ -1,0 +1,58 @@
+"""``stepe clean --resume``: an interrupted run goes on to the result it would have had."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stepe.app.clean import prepare, review_of
+from stepe.app.request import Request, column_names, tracked
+from stepe.app.run import Run, read_config
+from stepe.app.work import Follow, carry_out
+from stepe.data.own import resolved
+from stepe.data.source import open_source
+from stepe.errors import RunError
+from stepe.training.building import find_device
+
+
+def resume(
+    path: str | Path, *, say: Callable[[str], None] = lambda message: None, follow: Follow | None = None, **changed: Any
+) -> Run:
+    """Continue an interrupted run, to the same result as if it had never been interrupted.
+
+    ``changed`` are arguments the caller insists on; one that differs from the run's own is an error.
+    """
+    path = Path(path)
+    saved = read_config(path)["request"]
+    if not saved or saved.get("data") is None:
+        raise RunError(
+            f"{path} was made from arrays; resume it with stepe.clean((features, labels), ..., resume=True), or with "
+            "the table it was made from"
+        )
+    request = Request.read(saved)
+    if "method" in changed:
+        asked = tuple(name.strip() for name in changed.pop("method").split(","))
+        if asked != request.methods[: len(asked)] and not (asked == ("all",) and request.every_method):
+            changed["methods"] = asked
+    if "features" in changed:
+        changed["features"] = list(column_names(changed["features"]) or ()) or None
+    if "track" in changed:
+        changed["track"] = list(tracked(changed["track"]))
+    if changed.get("test") is not None:
+        changed["test"] = resolved(changed["test"])
+    if changed.get("decisions") is not None:
+        changed["decisions"] = str(Path(changed["decisions"]).resolve())
+    if "device" in changed and find_device(changed["device"]) == find_device(request.device):
+        del changed["device"]
+    different = [
+        f"{key} was {saved.get(key)!r}, not {value!r}" for key, value in changed.items() if saved.get(key) != value
+    ]
+    if different:
+        raise RunError(
+            f"{path} was started with another configuration: {'; '.join(different)}. "
+            "Resume it as it was, or start a new run in another folder"
+        )
+    folder = None if request.data_dir is None else Path(request.data_dir)
+    source = open_source(saved["data"], say, folder, request, find_device(request.device))
+    review = None if request.decisions is None else review_of(request.decisions, path, resume=True)
+    source = prepare(source, request.noise, request.seed, review, say)
+    return carry_out(request, source, path, resume=True, say=say, follow=follow, review=review)

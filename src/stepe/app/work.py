@@ -1,0 +1,140 @@
+"""The work of ``stepe clean``, once it is known what to do: train each method, and write a report."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from stepe.app.decided import Review
+from stepe.app.networks import Preset, describe_network, image_options, is_small, preset_for, say_how_long, threads_for
+from stepe.app.request import Request, known_rate
+from stepe.app.run import About, Run, RunFolder
+from stepe.data.encode import (
+    ImageEncoder,
+    write_encoder,
+)
+from stepe.data.source import Source
+from stepe.files import sweep
+from stepe.loop.randomness import Stream, seeded
+from stepe.methods import RECIPES, method_class
+from stepe.models.build import build
+from stepe.models.pair import Pair
+from stepe.training.building import Observer, balanced_weight, find_device
+from stepe.training.fit import fit
+from stepe.training.prune import prune
+
+PREPROCESSING = "preprocessing.json"
+
+
+Follow = Callable[[str, int, int], Observer]
+"""(method, its position, how many there are) -> something that shows the progress"""
+
+
+def carry_out(
+    request: Request,
+    source: Source,
+    out: Path,
+    *,
+    resume: bool,
+    say: Callable[[str], None],
+    follow: Follow | None,
+    review: Review | None,
+) -> Run:
+    """Train each method in a run folder of its own, the first in ``out``; then write the report."""
+    device = find_device(request.device)
+    preset = preset_for(source, request.model)
+    description = describe_network(source, preset, device, request.model)
+    preprocessing = {"kind": source.kind, "encoder": write_encoder(source.encoder), "model": description}
+    # All of them now: what is missing for one is said before the first is trained.
+    trackers = {method: _trackers(request, out, method) for method in request.methods}
+    if isinstance(source.encoder, ImageEncoder) and device.type == "cpu":
+        say_how_long(request, source, preset, description, say)
+    for position, method in enumerate(request.methods):
+        path = out if position == 0 else out / "compare" / method
+        if resume and (path / "summary.json").exists():
+            sweep(path)
+            continue
+        observers = trackers[method] if follow is None else (*trackers[method], follow(method, position, len(trackers)))
+        about = About(
+            request=json.loads(json.dumps(asdict(request))) if position == 0 else {},
+            class_names=source.class_names,
+            names=source.names,
+            held_out_names=source.test_names,
+            exhibits=source.exhibits,
+            pictured=source.image_shape is not None,
+            unlabelled=source.unlabelled_x,
+            unlabelled_names=source.unlabelled_names,
+            files={PREPROCESSING: json.dumps(preprocessing), **source.files} if position == 0 else {},
+        )
+        folder = RunFolder(path, about)
+        _train(request, source, method, preset, description, folder, resume=resume, observers=observers)
+    run = Run(out)
+    if review is not None:
+        review.hand_on(run)
+    run.report()
+    return run
+
+
+def _trackers(request: Request, out: Path, method: str) -> tuple[Observer, ...]:
+    if not request.track:
+        return ()
+    from stepe.integrations.trackers import make_tracker
+
+    return tuple(make_tracker(text, out, method) for text in request.track)
+
+
+def _train(
+    request: Request,
+    source: Source,
+    method: str,
+    preset: Preset,
+    description: dict[str, Any],
+    folder: RunFolder,
+    *,
+    resume: bool,
+    observers: tuple[Observer, ...],
+) -> None:
+    x, labels = source.x, source.labels
+    if method_class(method).trains_on == "clean":
+        assert source.clean_x is not None
+        assert source.clean_labels is not None
+        x, labels = source.clean_x, source.clean_labels
+    device = find_device(request.device)
+
+    def make_model(purpose: str = "init") -> nn.Module:
+        with seeded(Stream.named(request.seed, purpose)):
+            return build(description)
+
+    model = make_model()
+    if method_class(method).networks == 2:  # built anew: of a pretrained network, the head alone starts differently
+        model = Pair(model, make_model("init of the second"))
+    # A recipe trains several models, and makes them itself.
+    train = partial(prune, make_model) if method in RECIPES else partial(fit, model, method=method)
+    with threads_for(model):
+        train(
+            x,
+            labels,
+            epochs=request.epochs,
+            noise_rate=known_rate(request, source),
+            groups=source.groups,
+            trusted=source.trusted,
+            weight=balanced_weight(labels) if request.balanced else None,
+            probe=request.probe,
+            test=(source.test_x, source.test_labels) if len(source.test_labels) else None,
+            truth=source.truth,
+            batch_size=preset.batch_size,
+            **preset.optimizer_options(device),
+            device=device,
+            **image_options(source, device, request.model, request.strong),
+            seed=request.seed,
+            run=folder,
+            resume=resume,
+            # Probers are saved too: hundreds of megabytes, for a large network.
+            checkpoint_every=1 if is_small(model) else 5,
+            observers=observers,
+            **request.options(method),
+        )
