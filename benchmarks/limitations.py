@@ -88,7 +88,7 @@ class ByEntropy(StepwiseElimination):
     score: Literal["auto", "loss", "guess", "posterior"] = "guess"
 
     def scores(self, ledger: Ledger) -> Tensor:
-        guess = self.guess(ledger)
+        guess = self.guess.of(ledger)
         return -torch.special.xlogy(guess, guess).sum(1)
 
 

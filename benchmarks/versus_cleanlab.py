@@ -21,7 +21,6 @@ from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
 from stepe.app.networks import Preset
-from stepe.beliefs.verdicts import flags
 from stepe.data.source import Source
 from stepe.loop.metrics import auroc, detection
 from stepe.run.environment import commit
@@ -42,9 +41,8 @@ SETTINGS = [*((data, "own") for data in SOURCES), ("digits", "batchnorm")]
 def by_stepe(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:
     result = case.clean(source.x, source.labels, seed, preset, rho_max="auto")
     found = {"probe": result.summary["probe"]["reach"], "noise_rate": result.summary["noise_rate"]["rate"]}
-    belief = result.training.method.believes(result.ledger)
-    assert belief is not None
-    return 1 - belief.right.double(), flags(result.ledger, source.labels, belief), found
+    belief = result.belief
+    return 1 - torch.from_numpy(belief.p_right).double(), torch.from_numpy(belief.flagged), found
 
 
 def by_cleanlab(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:

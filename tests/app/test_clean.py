@@ -249,8 +249,8 @@ def test_a_known_rate_stands_in_for_rho_max(file):
 def test_the_papers_preset_is_step_e_by_its_losses(file):
     class Chosen(Silent):
         def run_started(self, training: Training) -> None:
-            if hasattr(training.method, "ranks_by"):
-                ranked.append((training.method.name, training.method.ranks_by, training.task.reach))
+            if hasattr(training.method, "settings"):
+                ranked.append((training.method.name, training.method.settings.score, training.task.probe))
 
     ranked: list[tuple[str, str, str]] = []
     for options in ({"preset": "paper", "noise": "symmetric:0.2", "compare": True}, {}):

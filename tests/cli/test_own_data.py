@@ -121,8 +121,7 @@ def test_a_pipeline_can_refuse_a_bad_batch(call, monkeypatch):
     quick = "clean films.csv --label stars --text review --rho-max 0.3 --warmup 1 --epochs 3 -q"
     assert call(f"{quick} --out fine --fail-above 1")[0] == 0
     share = Run("fine").summary["flagged"] / Run("fine").summary["samples"]
-    monkeypatch.setattr("stepe.beliefs.verdicts.flags", lambda ledger, labels, most: ledger["dropped"])
-    monkeypatch.setattr("stepe.training.building.flags", lambda ledger, labels, most: ledger["dropped"])
+    monkeypatch.setattr("stepe.evidence.believe.flags", lambda posterior, ledger, labels, known: ledger["dropped"])
     code, out, err = call(f"{quick} --out bad --fail-above 0.05")
     assert (code, out) == (3, "bad\n")
     assert "of the labels look wrong, more than the 5.0% that --fail-above allows" in err

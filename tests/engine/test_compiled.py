@@ -51,12 +51,6 @@ def test_only_full_batches_are_compiled(compiled):
     assert compiled == {"judged": [PROBE_BATCH] * (N // PROBE_BATCH) * probed}
 
 
-def test_what_a_model_thinks_is_read_from_the_model_as_it_was_written(compiled):
-    """A compiled function does not look for hooks that were set after it was compiled."""
-    train("compiled", method="step-e-plus", score="guess")
-    assert "judged" not in compiled
-
-
 @pytest.mark.usefixtures("compiled")
 def test_the_run_is_the_resident_engines(bits):
     one, other = train("compiled"), train("resident")

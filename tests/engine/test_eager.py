@@ -13,8 +13,8 @@ from stepe.engine.eager import EagerEngine, to_device
 from stepe.engine.rate import ProgressRate, RateShape, constant, cosine
 from stepe.loop.plan import Plan
 from stepe.loop.randomness import Stream, seed_globals
+from stepe.loop.task import Criterion
 from stepe.methods import Task, make_method
-from stepe.methods.base import Criterion
 from stepe.samples.samples import Augment, TensorSamples
 
 CPU = torch.device("cpu")

@@ -196,7 +196,8 @@ def test_a_step_from_equal_state_is_the_eager_engines_at_three_points_of_a_run(v
                 part.load_state_dict(copy.deepcopy(state))
             ledger.load_state_dict(ledger_state)
             if method.wants_probe(epoch):
-                method.observe(engine.probe(epoch, "augmented"), ledger)
+                method.observe(epoch, engine.probe(epoch, "augmented"), ledger)
+            method.prepare(epoch)
             next(engine.train_steps(method.plan(epoch, ledger), method))
             momenta = [engine.optimizer.state[p]["momentum_buffer"] for p in model.parameters()]
             stepped[kind] = (model.state_dict(), momenta)

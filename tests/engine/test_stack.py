@@ -20,8 +20,8 @@ from stepe.engine.stack import NotStackableError, Stack, stack_of, train_steps
 from stepe.engine.steps import Steps, exhaust
 from stepe.loop.ledger import Ledger
 from stepe.loop.plan import Plan
+from stepe.loop.task import Batch, Forward
 from stepe.methods import Method, Task, make_method
-from stepe.methods.base import Batch, Forward
 from stepe.methods.step_e import StepwiseElimination
 from stepe.models.mlp import MLP
 from stepe.models.tabular import Tabular

@@ -235,7 +235,8 @@ def one_step(
     # Planned from a made-up probe: a real one would add its rounding to that of the step.
     draw = torch.Generator().manual_seed(epoch)
     loss, probability = torch.rand(N, generator=draw), torch.rand(N, CLASSES, generator=draw).softmax(1)
-    method.observe(Observation(loss, probability=probability), ledger)
+    method.observe(epoch, Observation(loss, probability=probability), ledger)
+    method.prepare(epoch)
     with determinism(True):
         next(engine.train_steps(method.plan(epoch, ledger), method))
     if isinstance(engine, ResidentEngine):

@@ -109,7 +109,7 @@ def test_issues_keep_index_labels_and_columns(table, estimator):
 def test_where_nothing_is_suggested_other_numbers_stay_whole(table, monkeypatch):
     frame, y, _ = table
     nothing = torch.zeros(len(y))
-    monkeypatch.setattr("stepe.methods.elimination.telling", lambda guess, labels: nothing)
+    monkeypatch.setattr("stepe.evidence.running_guess.telling", lambda guess, labels: nothing)
     numbers = pd.Series((y == "yes").to_numpy() * 7, index=frame.index)
     model = StepEClassifier(RandomForestClassifier(20)).fit(frame, numbers)
     assert model.issues_["suggested_label"].isna().all()

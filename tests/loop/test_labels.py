@@ -10,8 +10,11 @@ from torch.utils.data import Dataset
 
 import stepe
 from stepe import InputError, StepE, Truth
-from stepe.loop.labels import LARGE, given_names, kind_of, read_marks, suggested_names, with_residuals
+from stepe.beliefs.names import Names, given_names
+from stepe.evidence.believe import held_out_table
+from stepe.loop.labels import LARGE, kind_of, read_marks, with_residuals
 from stepe.loop.ledger import Observation
+from stepe.loop.task import Task
 from stepe.methods import METHODS
 from stepe.training.building import Row, Silent, Training
 
@@ -96,8 +99,8 @@ def test_several_labels_flag_the_samples_with_a_wrong_one_and_turn_it_over(tags)
     for issue in issues.itertuples():
         right = marks[issue.row].clone()
         right[1] = 1 - right[1]
-        assert issue.given_label == given_names(marks[issue.row : issue.row + 1], ["day", "beach"])[0]
-        assert issue.suggested_label == given_names(right[None], ["day", "beach"])[0]
+        assert issue.given_label == given_names("marks", marks[issue.row : issue.row + 1].numpy(), ["day", "beach"])[0]
+        assert issue.suggested_label == given_names("marks", right[None].numpy(), ["day", "beach"])[0]
         assert issue.suggestion_confidence > 0.5
     assert result.summary["noise"]["flagged"]["f1"] == 1
 
@@ -323,6 +326,11 @@ def test_targets_that_cannot_be_used_say_so(labels, message):
 # The parts
 
 
+def suggested(seen: Observation, labels: Tensor, class_names: list[str]) -> list[str]:
+    task = Task(labels, 0, epochs=1, seed=0, criterion=bce)
+    return held_out_table(seen, task, labels, class_names, Names.numbered(len(labels)))["suggested_label"]
+
+
 def test_kinds_of_labels():
     assert kind_of(torch.tensor([0, 1])) == "classes"
     assert kind_of(torch.tensor([0.0, 1.0])) == "numbers"
@@ -337,7 +345,7 @@ def test_the_worst_mark_is_the_one_that_the_logits_contradict_most():
     torch.testing.assert_close(read["confidence"] + read["given_probability"], torch.ones(2))
     seen = Observation(torch.zeros(2), **read)
     marks = torch.tensor([[1.0, 1, 0], [1, 1, 0]])
-    assert suggested_names(seen, marks, ["a", "b", "c"]) == ["a", "a, b"]
+    assert suggested(seen, marks, ["a", "b", "c"]) == ["a", "a, b"]
 
 
 def test_a_residual_is_large_beside_the_usual_one_whatever_its_unit():
@@ -361,5 +369,5 @@ def test_losses_alone_suggest_nothing():
         (torch.tensor([0.5, 2.0]), ["0.5", "2"]),
         (torch.tensor([[0.0, 0], [0, 1]]), ["(none)", "1"]),
     ):
-        assert given_names(labels, []) == given
-        assert suggested_names(seen, labels, []) == ["", ""]
+        assert given_names(kind_of(labels), labels.numpy(), []) == given
+        assert suggested(seen, labels, []) == ["", ""]

@@ -47,7 +47,7 @@ def _observe(n: int, batch: int) -> Observation:
     parts = torch.split(torch.arange(n), batch)
     mine = torch.cat(ranks.deal(parts))
     pairs = torch.stack([mine, -mine], 1)
-    seen = Observation(mine + 0.5, prediction=mine * 2, probability=pairs.float(), features=pairs.half())
+    seen = Observation(mine + 0.5, prediction=mine * 2, probability=pairs.float())
     return ranks.assemble(seen, parts)
 
 
@@ -59,7 +59,6 @@ def test_what_ranks_saw_of_their_parts_comes_together_by_position(processes, wor
             assert torch.equal(seen.loss, every + 0.5)
             assert torch.equal(seen.prediction, every * 2)
             assert torch.equal(seen.probability, torch.stack([every, -every], 1).float())
-            assert torch.equal(seen.features, torch.stack([every, -every], 1).half())
             assert seen.margin is None
 
 

@@ -45,6 +45,7 @@ def test_each_network_learns_what_the_other_finds_easy_and_nothing_else(epoch, f
     one, other = torch.randn(2, 11, 3, generator=draw).unbind(0)
     method, ledger = started("co-teaching", labels, epochs=5, rho_max=0.45, ramp=3)
     plan = method.plan(epoch, ledger)
+    method.prepare(epoch)
     assert plan.kept.all()
     assert plan.drop_fraction == pytest.approx(forgotten)
 
@@ -143,8 +144,8 @@ def test_labels_that_were_checked_are_always_chosen(blobs, make_model):
 
 def test_weights_count_among_the_chosen(started, batch_of):
     labels = torch.tensor([0, 1, 2, 0])
-    method, ledger = started("co-teaching", labels, rho_max=0.5, ramp=1)
-    method.plan(1, ledger)
+    method, _ = started("co-teaching", labels, rho_max=0.5, ramp=1)
+    method.prepare(1)
     outputs = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
     losses = F.cross_entropy(outputs, labels, reduction="none")
     weight = torch.tensor([1.0, 2.0, 0.0, 5.0])
@@ -187,12 +188,12 @@ def test_where_nothing_can_be_said_nothing_is_left_out_and_the_question_stays(st
     labels = torch.arange(60) % 3
     method, ledger = started("co-teaching", labels, epochs=12, ramp=1)
     assert [epoch for epoch in range(12) if method.wants_probe(epoch)] == list(range(2, 12))
-    method.observe(Observation(torch.ones(60), probability=torch.full((60, 3), 1 / 3)), ledger)
+    method.observe(2, Observation(torch.ones(60), probability=torch.full((60, 3), 1 / 3)), ledger)
     assert method.plan(2, ledger).drop_fraction == 0
     assert method.wants_probe(3)
     wrong = torch.arange(60) % 4 == 0
     sure = F.one_hot(torch.where(wrong, (labels + 1) % 3, labels), 3) * 0.9 + 0.03
-    method.observe(Observation(torch.ones(60), probability=sure), ledger)
+    method.observe(3, Observation(torch.ones(60), probability=sure), ledger)
     assert not method.wants_probe(4)
     assert 0.1 < method.plan(4, ledger).drop_fraction < 0.4
 

@@ -234,7 +234,7 @@ def dropping_plan(variant: str, task: Task) -> tuple[Method, Plan] | None:
     probability = (2 * F.one_hot(task.labels, task.classes) + 2 * drawn).softmax(1)
     for epoch in range(EPOCHS):
         if method.wants_probe(epoch):
-            method.observe(Observation(losses, probability=probability), ledger)
+            method.observe(epoch, Observation(losses, probability=probability), ledger)
         plan = method.plan(epoch, ledger)
         if not (plan.kept if plan.trains is None else plan.trains).all():
             return method, plan
@@ -346,8 +346,8 @@ class Bootstrapped(Method):
     def wants_probe(self, epoch: int) -> bool:
         return epoch % 2 == 1
 
-    def observe(self, seen: Observation, ledger: Ledger) -> None:
-        super().observe(seen, ledger)
+    def observe(self, epoch: int, seen: Observation, ledger: Ledger) -> None:
+        super().observe(epoch, seen, ledger)
         assert seen.probability is not None
         ledger["guess"] = 0.5 * ledger["guess"] + 0.5 * seen.probability
 

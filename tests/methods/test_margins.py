@@ -24,7 +24,7 @@ def trained(started, batch_of):
         method, ledger = started("margins", LABELS, **options)
         draw, seen = torch.Generator().manual_seed(0), []
         for epoch in range(epochs):
-            method.plan(epoch, ledger)
+            method.prepare(epoch)
             outputs = torch.randn(6, 3, generator=draw)
             outputs[torch.arange(6), LABELS] += torch.tensor([8.0, 8.0, 8.0, -8.0, -7.0, -6.0])
             method.loss(lambda x: x, batch_of(outputs, LABELS))

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from stepe import InputError
+from stepe.loop.task import Batch
 from stepe.methods import Task
-from stepe.methods.base import Batch
 from stepe.methods.mixing import Blends, blend, blend_and_cut
 from stepe.training.building import cross_entropy
 

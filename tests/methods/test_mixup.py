@@ -21,8 +21,8 @@ def reference(x: Tensor, target: Tensor, share: Tensor, weight: Tensor) -> float
 
 @pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 0.0, 2.0, 0.5, 1.0])])
 def test_inputs_labels_and_weights_are_blended_pair_by_pair(weight, started, batch_of, logits, labels):
-    method, ledger = started("mixup", labels)
-    method.plan(0, ledger)
+    method, _ = started("mixup", labels)
+    method.prepare(0)
     share = method.state_dict()["share"]
     assert 0 <= share.min() < share.max() <= 1
     found = method.loss(lambda x: x, batch_of(logits.detach(), labels, weight))
@@ -31,8 +31,8 @@ def test_inputs_labels_and_weights_are_blended_pair_by_pair(weight, started, bat
 
 
 def test_cross_entropy_is_that_of_the_blended_label(started, batch_of, logits, labels):
-    method, ledger = started("mixup", labels)
-    method.plan(0, ledger)
+    method, _ = started("mixup", labels)
+    method.prepare(0)
     x, one_hot, share = logits.detach(), F.one_hot(labels, 3).float(), method.state_dict()["share"]
     found = method.loss(lambda x: x, batch_of(x, labels))
     torch.testing.assert_close(found, F.cross_entropy(blend(x, share), blend(one_hot, share)))
@@ -42,8 +42,8 @@ def test_shares_follow_the_beta_distribution_and_are_others_in_each_epoch_and_ru
     labels = torch.zeros(20_000, dtype=torch.int64)
 
     def shares(alpha: float, epoch: int = 0) -> Tensor:
-        method, ledger = started("mixup", labels, alpha=alpha)
-        method.plan(epoch, ledger)
+        method, _ = started("mixup", labels, alpha=alpha)
+        method.prepare(epoch)
         return method.state_dict()["share"]
 
     for alpha in (0.2, 1.0, 8.0):

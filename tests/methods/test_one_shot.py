@@ -12,7 +12,7 @@ def test_it_probes_once_when_the_warm_up_ends_and_cuts_once():
     method.start(task, ledger)
     assert [method.wants_probe(epoch) for epoch in range(6)] == [False, False, True, False, False, False]
     assert method.plan(1, ledger).kept.all()
-    method.observe(Observation(torch.arange(10.0)), ledger)
+    method.observe(2, Observation(torch.arange(10.0)), ledger)
     for epoch in range(2, 6):
         plan = method.plan(epoch, ledger)
         assert torch.nonzero(~plan.kept).flatten().tolist() == [7, 8, 9]

@@ -15,7 +15,7 @@ def test_the_easy_come_first_and_in_the_end_all():
     kept = []
     for epoch in range(8):
         assert method.wants_probe(epoch)
-        method.observe(Observation(losses), ledger)
+        method.observe(epoch, Observation(losses), ledger)
         kept.append(torch.nonzero(method.plan(epoch, ledger).kept).flatten().tolist())
     assert [len(indices) for indices in kept] == [2, 4, 6, 8, 10, 10, 10, 10]
     assert kept[0] == [8, 9]

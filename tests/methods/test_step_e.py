@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 import stepe
 from jittered import Jittered
-from stepe.beliefs.verdicts import flags
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
 from stepe.loop.randomness import Stream
@@ -30,7 +29,7 @@ class Run:
 
     def epoch(self, epoch: int, losses: Any) -> Plan:
         if self.method.wants_probe(epoch):
-            self.method.observe(Observation(torch.tensor(losses, dtype=torch.float32)), self.ledger)
+            self.method.observe(epoch, Observation(torch.tensor(losses, dtype=torch.float32)), self.ledger)
         plan = self.method.plan(epoch, self.ledger)
         self.ledger.record_selection(plan.kept)
         return plan
@@ -129,20 +128,21 @@ def test_a_class_the_model_never_names_is_not_flagged_and_dropped_only_if_so_man
     predicted = torch.where(labels == 2, torch.arange(300) // 3 % 2, labels)
     predicted[:30] = (labels[:30] + 1) % 2
     guess = torch.where(F.one_hot(predicted, 3).bool(), 0.9, 0.05)
-    task = Task(labels, 3, epochs=6, seed=0, criterion=unreduced, reach="cross:2")
+    task = Task(labels, 3, epochs=6, seed=0, criterion=unreduced, probe="cross:2")
     method, ledger = make_method("step-e", rho_max=rho_max, schedule="early", warmup=2), Ledger(300)
     method.start(task, ledger)
     for epoch in range(6):
         if method.wants_probe(epoch):
-            method.observe(Observation(torch.zeros(300), probability=guess, unspoilt=True), ledger)
+            method.observe(epoch, Observation(torch.zeros(300), probability=guess, judged_by="others"), ledger)
         plan = method.plan(epoch, ledger)
         ledger.record_selection(plan.kept)
-    flagged = flags(ledger, labels, method.believes(ledger))
+    belief = method.believes(ledger)
+    flagged = torch.from_numpy(belief.flagged)
     assert plan.kept[labels == 2].sum() == kept
     assert not flagged[labels == 2].any()
     assert not plan.kept[:30][labels[:30] != 2].any()
     assert flagged[:30][labels[:30] != 2].all()
-    assert method.findings(ledger)["hardly_recognised"] == [2]
+    assert belief.hardly_recognised == [2]
 
 
 def test_the_state_holds_the_resolved_rho_max():

@@ -13,8 +13,7 @@ def started(losses: Tensor, **options) -> Truncation:
     task = Task(torch.zeros(len(losses), dtype=torch.int64), 2, epochs=4, seed=0, criterion=lambda out, _: out)
     ledger, method = Ledger(len(losses)), make_method("truncation", **options)
     method.start(task, ledger)
-    method.observe(Observation(losses), ledger)
-    method.plan(0 if method.threshold == "untrained" else 1, ledger)
+    method.observe(0 if method.threshold == "untrained" else 1, Observation(losses), ledger)
     return method
 
 

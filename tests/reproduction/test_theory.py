@@ -174,7 +174,7 @@ def trace(seed: int, drop_fractions: list[float], reward: float) -> list[float]:
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.integers(0, 10_000), st.sampled_from(["linear", "cosine", "step", "early"]), st.sampled_from([0.0, 0.5, 2.0]))
+@given(st.integers(0, 10_000), st.sampled_from(["linear", "early"]), st.sampled_from([0.0, 0.5, 2.0]))
 def test_full_batch_alternation_never_raises_j_while_the_drop_fraction_does_not_fall(seed, shape, reward):
     schedule = make_schedule(shape, drop_max=0.45, epochs=25, warmup=4)
     values = trace(seed, [schedule(epoch) for epoch in range(25)], reward)

@@ -48,7 +48,7 @@ def run(tmp_path, blobs, make_model) -> Run:
         def wants_probe(self, epoch: int) -> bool:
             return True
 
-        def observe(self, seen: Observation, ledger: Ledger) -> None:
+        def observe(self, epoch: int, seen: Observation, ledger: Ledger) -> None:
             ledger.record_probe(seen)
 
         def plan(self, epoch: int, ledger: Ledger) -> Plan:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import stepe
 from stepe import InputError
 from stepe.engine.steps import exhaust
-from stepe.loop.ledger import Ledger
+from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.probe import judged
 from stepe.methods.step_e_plus.method import StepEPlus
 from stepe.samples.samples import TensorSamples
@@ -221,19 +221,19 @@ def test_a_model_that_comes_to_judge_itself_goes_on_as_if_it_had_not_been_interr
     probe_every, after, blobs, make_model, bits, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(reach, "BY_HEART", 10.0)
-    adapted: list[int] = []
-    adapt = StepEPlus.adapt
+    observed: list[int] = []
+    observe = StepEPlus.observe
 
-    def noting(method: StepEPlus, epoch: int, ledger: Ledger) -> None:
-        adapted.append(epoch)
-        adapt(method, epoch, ledger)
+    def noting(method: StepEPlus, epoch: int, seen: Observation, ledger: Ledger) -> None:
+        observed.append(epoch)
+        observe(method, epoch, seen, ledger)
 
-    monkeypatch.setattr(StepEPlus, "adapt", noting)
+    monkeypatch.setattr(StepEPlus, "observe", noting)
     options: dict[str, Any] = {"method": "step-e-plus", "probe": "auto", "rho_max": "auto", "warmup": 4, "epochs": 12}
     options |= {"probe_every": probe_every}
     whole = fit(make_model(), blobs.x, blobs.given, **options)
     assert whole.summary["probe"]["reach"] == "in-sample"
-    assert adapted == [row["epoch"] for row in whole.history if row["probed"]]
+    assert observed == [*(row["epoch"] for row in whole.history if row["probed"]), 12]
     with pytest.raises(KeyboardInterrupt):
         fit(make_model(), blobs.x, blobs.given, run=tmp_path / "run", observers=(Interrupt(after),), **options)
     resumed = fit(make_model(), blobs.x, blobs.given, run=tmp_path / "run", resume=True, **options)

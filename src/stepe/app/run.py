@@ -23,8 +23,9 @@ import torch
 from torch import Tensor
 
 from stepe.beliefs.names import Names, class_name
-from stepe.beliefs.verdicts import COLUMNS, held_out_table, training_table
+from stepe.beliefs.verdicts import COLUMNS
 from stepe.errors import InputError, RunError
+from stepe.evidence.believe import held_out_table, training_table
 from stepe.files import TEMPORARY, plain, replacing, reporting, sweep, write_text
 from stepe.run.decisions import Decisions, Key
 from stepe.run.environment import describe_environment
@@ -177,12 +178,11 @@ class RunFolder:
         training, about = result.training, self.about
         class_names = read_config(self.path)["class_names"]
         names = about.names or Names.numbered(training.ledger.n)
-        after_warmup = training.task.epochs - training.method.warmup_epochs
-        belief = training.method.believes(training.ledger)
-        tables = [training_table(training.ledger, training.task.labels, class_names, names, after_warmup, belief)]
+        task, warmup = training.task, training.method.warmup_epochs
+        tables = [training_table(result.belief, training.ledger, task, warmup, class_names, names)]
         if result.held_out is not None and result.held_out_labels is not None:
             held_out_names = about.held_out_names or Names.numbered(len(result.held_out_labels), "test")
-            tables.append(held_out_table(result.held_out, result.held_out_labels, class_names, held_out_names))
+            tables.append(held_out_table(result.held_out, task, result.held_out_labels, class_names, held_out_names))
         if about.unlabelled is not None:
             tables.append(self._predicted(result, about.unlabelled, class_names))
         for before, table in pairwise(tables):
@@ -196,7 +196,7 @@ class RunFolder:
         seen = engine.judge(TensorSamples(unlabelled.to(engine.device)), nobodys)
         seen = replace(seen, given_probability=None, margin=None)
         names = self.about.unlabelled_names or Names.numbered(len(unlabelled), "unlabelled")
-        table = held_out_table(seen, nobodys, class_names, names)
+        table = held_out_table(seen, result.training.task, nobodys, class_names, names)
         return table | {"given_label": [""] * len(unlabelled)}
 
 

@@ -1,7 +1,17 @@
-"""What people call the samples and the classes."""
+"""What people call the samples, the classes and the labels."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from stepe.loop.kinds import Kind
+
+Array = npt.NDArray[Any]
+NONE = "(none)"
+"""a sample without any mark"""
 
 
 @dataclass(frozen=True)
@@ -31,3 +41,30 @@ def class_name(number: int, class_names: list[str]) -> str:
         return ""
     # A model may have more outputs than the labels have classes.
     return class_names[number] if number < len(class_names) else str(number)
+
+
+def given_names(kind: Kind, labels: Array, class_names: list[str]) -> list[str]:
+    """The given labels in words."""
+    if kind == "classes":
+        return [class_names[label] for label in labels.tolist()]
+    return number_names(labels) if kind == "numbers" else [_mark_names(row, class_names) for row in labels]
+
+
+def turned_names(marks: Array, suggestion: Array, disagrees: Array, class_names: list[str]) -> list[str]:
+    """Rows of marks in words, the suggested one turned over where it disagrees; nothing where none is suggested."""
+    turned = marks.astype(bool)
+    turned[disagrees, suggestion[disagrees]] ^= True
+    return [
+        _mark_names(row, class_names) if known else ""
+        for row, known in zip(turned, (suggestion >= 0).tolist(), strict=True)
+    ]
+
+
+def number_names(numbers: Array) -> list[str]:
+    """Numbers, or rows of them, in words; nothing where one is missing."""
+    rows: Iterable[list[float]] = numbers.reshape(len(numbers), -1).tolist()
+    return ["" if any(value != value for value in row) else " ".join(f"{value:.6g}" for value in row) for row in rows]
+
+
+def _mark_names(marks: Array, class_names: list[str]) -> str:
+    return ", ".join(class_name(number, class_names) for number in np.flatnonzero(marks).tolist()) or NONE

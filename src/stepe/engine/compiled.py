@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from stepe.engine.resident import ResidentEngine
-from stepe.methods.base import Task
+from stepe.loop.task import Task
 from stepe.samples.samples import Samples
 
 

@@ -16,7 +16,8 @@ from stepe.loop.plan import Plan, Share
 from stepe.loop.probe import check_losses, evaluating, probe
 from stepe.loop.randomness import Stream, seed_globals, seeded
 from stepe.loop.ranks import Ranks
-from stepe.methods.base import Batch, Method, Task, View
+from stepe.loop.task import Batch, Task, View
+from stepe.methods.base import Method
 from stepe.models.averaging import Average
 from stepe.samples.samples import Samples
 

@@ -20,7 +20,8 @@ from stepe.errors import InputError
 from stepe.loop.ledger import write_rows
 from stepe.loop.plan import Plan
 from stepe.loop.randomness import Stream, seed_globals
-from stepe.methods.base import Batch, Method, Task
+from stepe.loop.task import Batch, Task
+from stepe.methods.base import Method
 from stepe.samples.augmentation import ResidentAugment
 from stepe.samples.samples import Samples, TensorSamples
 

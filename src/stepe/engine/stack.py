@@ -25,7 +25,8 @@ from stepe.engine.steps import Steps
 from stepe.loop.plan import Plan, Share
 from stepe.loop.probe import evaluating
 from stepe.loop.randomness import Stream, seed_globals
-from stepe.methods.base import Batch, Method
+from stepe.loop.task import Batch
+from stepe.methods.base import Method
 from stepe.models.tabular import Columns
 from stepe.samples.samples import TensorSamples
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stepe.beliefs.rate import Rate
 from stepe.evidence.noise_rate import estimate_rate
-from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.ledger import JudgedBy, Ledger, Observation
 
 SHORTEST_WARMUP = 3
 """epochs before which nothing is known"""
@@ -30,14 +30,12 @@ class Automatic:
     finds_rate: bool
     finds_warmup: bool
     estimate: Rate | None = None
-    unspoilt: bool = False
-    """whether the last probe came from models that have not learned the labels by heart"""
+    judged_by: JudgedBy = "itself"
+    """who judged in the last probe"""
     unsure: float | None = None
-    """share of the samples on which several probers differed in the last probe"""
+    """share of the samples on which several judges differed in the last probe"""
     doubt: float | None = None
     """the largest such share since the warm-up: elimination makes models agree, rightly or not"""
-    is_new: bool = False
-    """whether a probe came in of which nothing was made yet"""
     settled: bool = False
     """whether a model that judges what it trains on knows by now what it can know of the noise"""
     best_loss: float = float("inf")
@@ -48,10 +46,10 @@ class Automatic:
 
     def note(self, seen: Observation) -> None:
         """What a probe says about itself."""
-        if (self.unsure is None) != (seen.unsure is None):  # losses of another judge are others
+        if (self.judged_by == "others") != (seen.judged_by == "others"):  # losses of another judge are others
             self.best_loss, self.stalled = float("inf"), 0
-        self.is_new, self.unspoilt = True, seen.unspoilt
-        self.unsure = None if seen.unsure is None else float(seen.unsure.double().mean())
+        self.judged_by = seen.judged_by
+        self.unsure = None if seen.disagreed is None else float(seen.disagreed.double().mean())
 
     def ends_warmup(self, epoch: int, ledger: Ledger) -> bool:
         """Whether the losses have stopped falling: from now on, out-of-fold, only noise would be learned."""
@@ -61,25 +59,27 @@ class Automatic:
         return self.finds_warmup and epoch >= SHORTEST_WARMUP and self.stalled >= PATIENCE
 
     def rate(self, ledger: Ledger, labels: Tensor, *, refined: bool = False) -> Rate:
-        """The share of wrong labels. Asking leaves no trace: whoever only looks must not change what is trained.
+        """The share of wrong labels: what was learned of it, or else what the ledger says now."""
+        return self._estimated(ledger, labels, refined=refined) if self.estimate is None else self.estimate
 
-        Guesses that may be spoilt are taken once, when the warm-up is over and something is known: later, labels are
-        learned by heart. Others get better and better; those of a model that trains on ``refined`` labels do until
-        it has settled: what is kept by mistake is learned in the end.
+    def learn(self, ledger: Ledger, labels: Tensor, *, refined: bool = False) -> Rate:
+        """Take the rate from the probe that just came in, to go by it until something better is known.
+
+        Guesses that may know labels by heart are taken once, when the warm-up is over and something is known. Others
+        get better and better; those of a model that trains on ``refined`` labels do until it has settled: what is kept
+        by mistake is learned in the end.
         """
-        leaning = refined and self.unsure is None
-        if self.estimate is not None:
-            gets_better = not self.settled if leaning else self.unspoilt
-            if not (self.is_new and (gets_better or self.estimate.is_unknown)):
-                return self.estimate
+        leaning = refined and self.judged_by != "others"
+        gets_better = not self.settled if leaning else self.judged_by != "itself"
+        if self.estimate is None or gets_better or self.estimate.is_unknown:
+            self.estimate = self._estimated(ledger, labels, refined=refined)
+        self.doubt = self._largest_doubt()
+        return self.estimate
+
+    def _estimated(self, ledger: Ledger, labels: Tensor, *, refined: bool) -> Rate:
+        leaning = refined and self.judged_by != "others"
         doubt = None if leaning else self._largest_doubt()
         return estimate_rate(ledger["guess"], labels, unsure=self.unsure, doubt=doubt, leaning=leaning)
-
-    def take(self, ledger: Ledger, labels: Tensor, *, refined: bool = False) -> Rate:
-        """The same, to be gone by until something better is known."""
-        self.estimate = self.rate(ledger, labels, refined=refined)
-        self.doubt, self.is_new = self._largest_doubt(), False
-        return self.estimate
 
     def _largest_doubt(self) -> float | None:
         return self.doubt if self.unsure is None else max(self.unsure, self.doubt or 0.0)

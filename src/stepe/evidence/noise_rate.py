@@ -87,12 +87,6 @@ def deniable_share(guess: Tensor, labels: Tensor) -> Tensor:
     return (recognised / enough).clamp(max=1)
 
 
-def hardly_recognised(guess: Tensor, labels: Tensor) -> list[int]:
-    """The classes of which not all labels may be called wrong."""
-    used = torch.bincount(labels.to(guess.device), minlength=guess.shape[1]) > 0
-    return torch.nonzero(used & (deniable_share(guess, labels) < 1)).flatten().tolist()
-
-
 def estimate_rate(
     guess: Tensor, labels: Tensor, *, unsure: float | None = None, doubt: float | None = None, leaning: bool = False
 ) -> Rate:

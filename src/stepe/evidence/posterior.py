@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from stepe.beliefs.rate import Rate
-from stepe.evidence.noise_rate import confident_joint, deniable_share
+from stepe.evidence.noise_rate import confident_joint
 from stepe.loop.selection import raise_to_floor
 
 SMALLEST = 1e-6
@@ -18,10 +18,11 @@ SMALLEST = 1e-6
 
 
 @dataclass(frozen=True)
-class Belief:
-    """What a run believes of its samples."""
+class Posterior:
+    """How likely classes and labels are, by a guess and by how labels go wrong."""
 
-    noise: Rate
+    rate: Rate
+    """how many labels are wrong"""
     likely: Tensor
     """of every class, n x classes"""
     right: Tensor
@@ -71,10 +72,12 @@ def shows_by_label(shows: Tensor, evidence: Tensor, labels: Tensor) -> Tensor:
     return something / (something + (1 - shows) * by_chance).clamp(min=torch.finfo(torch.float32).tiny)
 
 
-def beyond_doubt(doubt: Tensor, guess: Tensor, labels: Tensor) -> Tensor:
-    """Whom a guess cannot call wrong: of a class that it hardly recognises, those least in doubt."""
+def beyond_doubt(doubt: Tensor, recognised: Tensor, labels: Tensor) -> Tensor:
+    """Whom a guess cannot call wrong: of a class that it hardly recognises (:func:`deniable_share`), those least in
+    doubt.
+    """
     nobody = torch.zeros_like(doubt, dtype=torch.bool)
-    floor = 1 - deniable_share(guess, labels).to(doubt.device)
+    floor = 1 - recognised.to(doubt.device)
     return raise_to_floor(nobody, doubt, labels.to(doubt.device), floor)
 
 

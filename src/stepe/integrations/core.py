@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, Subset
 
 from stepe.beliefs.names import Names
-from stepe.beliefs.verdicts import training_table
 from stepe.engine.eager import to_device
 from stepe.errors import InputError, RunError
+from stepe.evidence.believe import training_table
 from stepe.loop.labels import with_residuals
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan, Share, batch_sizes
@@ -163,6 +163,7 @@ class Cleaner:
         plan = self.method.plan(self.epoch, self.ledger)
         if not bool((plan.kept if plan.trains is None else plan.trains).any()):
             raise RunError(f"epoch {self.epoch} would train on nothing; lower rho_max (it dropped everything)")
+        self.method.prepare(self.epoch)
         turnover = self.ledger.record_selection(plan.kept)
         kept = int(plan.kept.sum())
         self._row = {
@@ -210,7 +211,7 @@ class Cleaner:
         seen = self._look(model, device, stream, how)
         if not bool(torch.isfinite(seen.loss).any()):
             raise RunError(f"every loss is NaN or infinite before epoch {epoch}; lower the learning rate")
-        self.method.observe(seen, self.ledger)
+        self.method.observe(epoch, seen, self.ledger)
 
     def _look(self, model: nn.Module, device: torch.device, stream: Stream, how: Probing) -> Observation:
         n = self.task.n
@@ -277,11 +278,8 @@ class Cleaner:
 
         if not int(self.ledger["times_probed"].max()):
             raise RunError("nothing has been probed yet; run your loop over cleaner.epochs(model) first")
-        after_warmup = self.task.epochs - self.method.warmup_epochs
-        belief = self.method.believes(self.ledger)
-        table = pd.DataFrame(
-            training_table(self.ledger, self.task.labels, self._class_names, self._names, after_warmup, belief)
-        )
+        belief, warmup = self.method.believes(self.ledger), self.method.warmup_epochs
+        table = pd.DataFrame(training_table(belief, self.ledger, self.task, warmup, self._class_names, self._names))
         if self._unnamed:  # nobody said what the labels of the stream are
             table["given_label"] = ""
         return table[table["flagged"]].sort_values("rank").reset_index(drop=True)

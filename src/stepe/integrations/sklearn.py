@@ -33,9 +33,9 @@ from torch import Tensor, nn
 from stepe.app.networks import threads_for, training_for
 from stepe.beliefs.names import Names
 from stepe.beliefs.rate import Rate
-from stepe.beliefs.verdicts import training_table
 from stepe.data.encode import FeatureEncoder
 from stepe.errors import InputError
+from stepe.evidence.believe import training_table
 from stepe.loop.ledger import Ledger
 from stepe.loop.randomness import Stream, seeded
 from stepe.methods import Task
@@ -271,7 +271,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             criterion=cross_entropy(len(self.classes_)),
             noise_rate=self.noise_rate,
             trusted=trusted,
-            reach=probe,
+            probe=probe,
         )
         # The first round already drops its part, the last one all of it.
         schedule = partial(_stairs, 1 / rounds)
@@ -297,17 +297,17 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         import pandas as pd
 
-        estimated = "guess" in ledger.columns
-        self.noise_rate_: Rate | None = method.automatic.rate(ledger, labels) if estimated else None
+        belief = method.believes(ledger)
+        self.noise_rate_: Rate | None = belief.rate if belief.rate_was_found else None
         index = index[rows]
         labelled = {str(label): label for label in self.classes_.tolist()}
         table = training_table(
+            belief,
             ledger,
-            labels,
+            method.task,
+            method.warmup_epochs,
             list(labelled),
             Names([str(name) for name in index], rows.tolist()),
-            method.task.epochs - method.warmup_epochs,
-            method.believes(ledger),
         )
         for column in ("given_label", "suggested_label"):  # the user's own labels, not their names
             own = [labelled.get(name) for name in table[column]]

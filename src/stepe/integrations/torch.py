@@ -74,7 +74,7 @@ class StepE(Cleaner):  # noqa: D101 (the base class says it all)
             )
 
         def observe(epoch: int) -> None:
-            self._listen() if model is None else self.probe(model, epoch, how)
+            self._listen(epoch) if model is None else self.probe(model, epoch, how)
 
         try:
             while self.epoch < self.task.epochs:
@@ -87,14 +87,14 @@ class StepE(Cleaner):  # noqa: D101 (the base class says it all)
             self.is_on, self.share = False, None
         observe(self.task.epochs)  # the last word on every sample
 
-    def _listen(self) -> None:
+    def _listen(self, epoch: int) -> None:
         if self._heard.empty():
             raise RunError(
                 "no losses were heard to choose samples by; call cleaner.reduce(losses, index) on every batch, with a "
                 "warm-up of at least one epoch, or give epochs(model) the model to probe"
             )
         heard = with_residuals(self._heard.observation(self.ledger), self.task.labels)
-        self.method.observe(heard, self.ledger)
+        self.method.observe(epoch, heard, self.ledger)
 
     @property
     def progress(self) -> float:

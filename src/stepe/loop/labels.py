@@ -6,17 +6,15 @@ logits as output. *Numbers* are what a regression learns: one per sample, or a r
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from stepe.beliefs.names import class_name
 from stepe.errors import InputError
+from stepe.loop.kinds import Kind
 from stepe.loop.ledger import Observation
 from stepe.loop.probe import read_logits
 
-Kind = Literal["classes", "marks", "numbers"]
 Read = Callable[[Tensor, Tensor | None, bool], dict[str, Tensor]]
 """(outputs, given labels, whether probabilities are wanted) -> columns of an observation"""
 
@@ -24,8 +22,6 @@ LARGE = 3.0
 """robust standard deviations beyond which a residual contradicts the given number"""
 DEVIATION = 1.4826
 """times the median of normal residuals' sizes is their standard deviation"""
-NONE = "(none)"
-"""a sample without any mark"""
 
 
 def kind_of(labels: Tensor) -> Kind:
@@ -80,40 +76,3 @@ def with_residuals(seen: Observation, labels: Tensor) -> Observation:
     residual = (seen.output - labels.to(seen.output)).abs().reshape(len(labels), -1)
     usual = DEVIATION * residual.nanmedian(0).values
     return replace(seen, margin=LARGE - (residual / usual.clamp(min=torch.finfo(torch.float32).tiny)).amax(1))
-
-
-def given_names(labels: Tensor, class_names: list[str]) -> list[str]:
-    """The given labels in words."""
-    if (kind := kind_of(labels)) == "classes":
-        return [class_names[label] for label in labels.tolist()]
-    return _number_names(labels) if kind == "numbers" else [_mark_names(row, class_names) for row in labels.bool()]
-
-
-def suggested_names(seen: Observation, labels: Tensor, class_names: list[str]) -> list[str]:
-    """What the model would rather have, in words; nothing where it cannot say.
-
-    Of marks, the one that it disagrees with most is turned over.
-    """
-    if seen.output is not None:
-        return _number_names(seen.output)
-    if seen.prediction is None or (kind := kind_of(labels)) == "numbers":
-        return [""] * len(labels)
-    predicted = seen.prediction.cpu()
-    # A most likely class without a probability comes from logits that are not finite: it suggests nothing.
-    known = torch.ones_like(predicted, dtype=torch.bool) if seen.confidence is None else ~seen.confidence.cpu().isnan()
-    if kind == "classes":
-        return [class_name(number, class_names) for number in torch.where(known, predicted, -1).tolist()]
-    known &= predicted >= 0
-    disagrees = known & (torch.zeros(len(labels)) if seen.margin is None else seen.margin.cpu()).lt(0)
-    turned = labels.bool().clone()
-    turned[disagrees, predicted[disagrees]] ^= True
-    return [_mark_names(row, class_names) if sure else "" for row, sure in zip(turned, known.tolist(), strict=True)]
-
-
-def _mark_names(marks: Tensor, class_names: list[str]) -> str:
-    return ", ".join(class_name(number, class_names) for number in torch.nonzero(marks).flatten().tolist()) or NONE
-
-
-def _number_names(numbers: Tensor) -> list[str]:
-    rows = numbers.reshape(len(numbers), -1).tolist()
-    return ["" if any(value != value for value in row) else " ".join(f"{value:.6g}" for value in row) for row in rows]

@@ -1,6 +1,7 @@
 """What is remembered per sample, by sample index. Arrays of length n, saved and restored exactly."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -8,6 +9,11 @@ from torch import Tensor
 from stepe.errors import RunError
 
 TRUST_MEMORY = 0.9
+
+JudgedBy = Literal["itself", "cleared", "others"]
+"""who judged the samples. ``itself``: the model in training, which may know its labels by heart. ``cleared``: the same,
+after it was seen not to. ``others``: models that trained on none of the samples that they judge.
+"""
 
 
 @dataclass(frozen=True)
@@ -27,11 +33,9 @@ class Observation:
     """n x classes, where a method asks for it"""
     output: Tensor | None = None
     """the predicted number, or row of numbers, where labels are numbers"""
-    unsure: Tensor | None = None
-    """bool: where several models were asked, whether they predict differently"""
-    unspoilt: bool = False
-    """whether it comes from models that have not learned these labels by heart: none of them trained on the sample, or
-    the one that did was seen to contradict wrong labels all the same"""
+    judged_by: JudgedBy = "itself"
+    disagreed: Tensor | None = None
+    """bool: where several others judged, whether they predict differently"""
 
 
 @dataclass(frozen=True)

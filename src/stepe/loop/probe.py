@@ -19,7 +19,7 @@ from stepe.loop.randomness import Stream, seeded
 if TYPE_CHECKING:
     from stepe.loop.labels import Read
 
-Judge = Callable[[Any], "tuple[Tensor, Tensor | None, Tensor | None]"]
+JudgeBatch = Callable[[Any], "tuple[Tensor, Tensor | None, Tensor | None]"]
 """a batch -> (per-sample losses, logits or None, given labels or None)"""
 
 
@@ -40,7 +40,7 @@ def probe(
     model: nn.Module,
     batches: Iterable[tuple[Tensor, Any]],
     n: int,
-    judge: Judge,
+    judge: JudgeBatch,
     *,
     stream: Stream,
     device: torch.device,
@@ -118,11 +118,11 @@ def among_classes(probability: Tensor, classes: int) -> Tensor:
     return among / among.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
 
 
-def judged(probability: Tensor, labels: Tensor, unsure: Tensor | None = None) -> Observation:
-    """What probabilities say about the given labels."""
+def judged(probability: Tensor, labels: Tensor, disagreed: Tensor | None = None) -> Observation:
+    """Observe what the probabilities of others say about the given labels."""
     logs = probability.clamp(min=torch.finfo(torch.float32).tiny).log()
     loss = -logs.gather(1, labels[:, None]).squeeze(1)
-    seen = Observation(loss, unsure=unsure, unspoilt=True)
+    seen = Observation(loss, judged_by="others", disagreed=disagreed)
     return replace(seen, **read_logits(logs, labels, probabilities=True))  # type: ignore[arg-type]
 
 

@@ -7,7 +7,8 @@ To add one, write the file and the line; the contract suite picks it up. May imp
 from typing import Any
 
 from stepe.errors import InputError
-from stepe.methods.base import Batch, Criterion, Forward, Method, Task, View
+from stepe.loop.task import Batch, Criterion, Forward, Task, View
+from stepe.methods.base import Method
 from stepe.methods.co_teaching import CoTeaching
 from stepe.methods.elr import EarlyLearning
 from stepe.methods.gce import GeneralisedCrossEntropy

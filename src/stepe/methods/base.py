@@ -9,103 +9,19 @@ checkpoints save. To add one: a file in this folder, and a line in the registry 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cached_property
+from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
+from stepe.beliefs.belief import Belief
 from stepe.errors import InputError
-from stepe.evidence.posterior import Belief
-from stepe.loop.labels import READERS, Kind, Read, kind_of
+from stepe.evidence.believe import believe
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
-from stepe.loop.probe import check_losses
-from stepe.loop.schedule import default_warmup
 from stepe.loop.selection import protect, select
-
-Criterion = Callable[[Tensor, Tensor], Tensor]
-"""(outputs, targets) -> one loss per sample"""
-Forward = Callable[[Any], Tensor]
-"""inputs -> outputs (logits) of the model in training"""
-View = Literal["augmented", "plain"]
-
-
-@dataclass(frozen=True)
-class Task:
-    """All that a method may know about a run. The truth, where a benchmark has it, is not among it."""
-
-    labels: Tensor
-    """the given labels: int64 classes, or what else a criterion compares outputs with (``stepe.loop.labels``)"""
-    classes: int
-    """0 where labels are no classes"""
-    epochs: int
-    seed: int
-    criterion: Criterion
-    noise_rate: float | None = None
-    """known share of wrong labels, one number"""
-    groups: Tensor | None = None
-    """one integer per sample for the group floor; ``None``: the class"""
-    trusted: Tensor | None = None
-    """bool: whose label was checked; they are never dropped"""
-    weight: Tensor | None = None
-    """how much each sample counts in training; ``None``: all the same"""
-    reach: str = "in-sample"
-    """who judges the samples: the model in training, or others (``stepe.training.reach``)"""
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    """where the loss is computed: state that it reads lives there"""
-
-    @cached_property
-    def kind(self) -> Kind:
-        """What the labels are."""
-        return kind_of(self.labels)
-
-    @property
-    def read(self) -> Read:
-        """What outputs tell about labels of this kind."""
-        return READERS[self.kind]
-
-    def can_read(self, outputs: Tensor) -> bool:
-        """Whether outputs tell more than their loss: one for a binary criterion, for example, is no logit per class."""
-        if self.kind == "classes":
-            return outputs.ndim == 2 and outputs.shape[1] >= self.classes
-        return outputs.ndim > 0 and outputs[0].numel() == self.labels[0].numel()
-
-    @property
-    def n(self) -> int:
-        """Number of samples."""
-        return len(self.labels)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A batch on the training device."""
-
-    x: Any
-    y: Tensor
-    """given labels"""
-    target: Tensor
-    """what to train on: the given labels unless the plan says otherwise"""
-    index: Tensor
-    weight: Tensor | None
-    total_weight: float | Tensor
-    parts: int = 1
-    """how many batches of one length lie here one after the other, each for another model (``stepe.engine.stack``);
-    their weights are such that a mean over all is the sum of their means"""
-
-    def before(self, values: Tensor) -> Tensor:
-        """Of every sample, the value of the one before it in its batch; of the first, that of the last."""
-        if self.parts == 1:
-            return values.roll(1, 0)
-        return values.reshape(self.parts, -1, *values.shape[1:]).roll(1, 1).reshape(values.shape)
-
-    def mean(self, losses: Tensor) -> Tensor:
-        """Weighted mean of per-sample losses over the global batch."""
-        check_losses(losses, len(self.y))
-        weighted = losses if self.weight is None else losses * self.weight
-        return weighted.sum() / self.total_weight
+from stepe.loop.task import Batch, Forward, Task, View
 
 
 class Method(ABC):
@@ -179,13 +95,18 @@ class Method(ABC):
     def wants_probe(self, epoch: int) -> bool:
         """Whether a fresh probe is needed before this epoch."""
 
-    def observe(self, seen: Observation, ledger: Ledger) -> None:
-        """Take in a probe."""
+    def observe(self, epoch: int, seen: Observation, ledger: Ledger) -> None:
+        """Take in the probe before an epoch, and learn what there is to learn from it."""
         ledger.record_probe(seen)
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
-        """Which samples train this epoch. Everything, unless a method says otherwise."""
+        """Say which samples train this epoch: everything, unless a method says otherwise. Asking changes nothing that a
+        later answer depends on.
+        """
         return Plan(epoch, self.task.epochs, torch.ones(self.task.n, dtype=torch.bool), self.task.seed)
+
+    def prepare(self, epoch: int) -> None:  # noqa: B027 (most methods have nothing to prepare)
+        """Set what :meth:`loss` reads in an epoch, once before it: shares drawn at random, for example."""
 
     def scores(self, ledger: Ledger) -> Tensor:
         """How suspicious each label is to this method; the paper's measure is the loss."""
@@ -215,13 +136,17 @@ class Method(ABC):
         """
         return []
 
-    def believes(self, ledger: Ledger) -> Belief | None:
-        """What is believed of the samples, where a running guess is kept: how many labels to point out, and which."""
-        return None
+    def believes(self, ledger: Ledger) -> Belief:
+        """What is held of the labels, by what the ledger remembers."""
+        return believe(ledger, self.task)
 
-    def findings(self, ledger: Ledger) -> dict[str, Any]:
-        """What was found out about the data, for the summary, as JSON values."""
+    def findings(self) -> dict[str, Any]:
+        """What was found out about the run itself, for the summary, as JSON values."""
         return {}
+
+    def resolved(self, task: Task) -> dict[str, Any]:
+        """Every option by name, as it would be for a task."""
+        return {name: getattr(self, name) for name in self.options()}
 
     def state_dict(self) -> dict[str, Any]:
         """What was found out at run time, as JSON values or tensors."""
@@ -229,10 +154,3 @@ class Method(ABC):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 (no state is a valid state)
         """Take up a saved state."""
-
-
-def resolve_warmup(warmup: int | Literal["auto"] | None, epochs: int, share: float = 1 / 6) -> int:
-    """The warm-up a user gave, or a share of the run, the longest that ``auto`` takes; by default the paper's."""
-    if isinstance(warmup, str) and warmup != "auto":
-        raise InputError(f"the warm-up is {warmup!r}; it must be a number of epochs, or 'auto'")
-    return default_warmup(epochs, share) if warmup is None or isinstance(warmup, str) else warmup

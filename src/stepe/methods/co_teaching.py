@@ -10,15 +10,17 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from stepe.beliefs.belief import Belief
 from stepe.beliefs.rate import CAP_OF_ESTIMATE, Rate
 from stepe.errors import InputError
+from stepe.evidence.believe import believe
 from stepe.evidence.noise_rate import estimate_rate
 from stepe.loop.ledger import Ledger, Observation, read_rows
 from stepe.loop.plan import Plan
 from stepe.loop.probe import check_losses
 from stepe.loop.randomness import Stream
 from stepe.loop.schedule import check_drop_max, default_warmup
-from stepe.methods.base import Batch, Forward, Task
+from stepe.loop.task import Batch, Forward, Task
 from stepe.methods.plain import Plain
 from stepe.models.pair import Pair, redrawn
 
@@ -82,9 +84,9 @@ class CoTeaching(Plain):
     def _is_open(self) -> bool:
         return self.needs_probabilities and (self._estimate is None or self._estimate.is_unknown)
 
-    def observe(self, seen: Observation, ledger: Ledger) -> None:
+    def observe(self, epoch: int, seen: Observation, ledger: Ledger) -> None:
         """Take in a probe, and estimate tau if that is still open."""
-        super().observe(seen, ledger)
+        super().observe(epoch, seen, ledger)
         if not self._is_open:
             return
         if seen.probability is None:
@@ -93,10 +95,15 @@ class CoTeaching(Plain):
         self._tau = min(CAP_OF_ESTIMATE, self._estimate.rate)
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
-        """All samples; how many of a batch to leave out goes where a graph can read it."""
-        forgotten = self._tau * min(1.0, epoch / self.ramp)
-        self._forgotten.fill_(forgotten)
-        return replace(super().plan(epoch, ledger), drop_fraction=forgotten)
+        """All samples, of which each batch leaves a part out."""
+        return replace(super().plan(epoch, ledger), drop_fraction=self._share_forgotten(epoch))
+
+    def prepare(self, epoch: int) -> None:
+        """Put how many of a batch to leave out where a graph can read it."""
+        self._forgotten.fill_(self._share_forgotten(epoch))
+
+    def _share_forgotten(self, epoch: int) -> float:
+        return self._tau * min(1.0, epoch / self.ramp)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """The losses of both networks, each on what the other has chosen: their weights have nothing in common, so each
@@ -123,10 +130,13 @@ class CoTeaching(Plain):
         # A loss that was not chosen counts nothing, even where it is infinite (0 * inf is NaN).
         return batch.mean(losses.masked_fill(~chosen, 0)) * len(losses) / chosen.sum()
 
-    def findings(self, ledger: Ledger) -> dict[str, Any]:
-        """Tau, and the noise rate where it was found out."""
-        found: dict[str, Any] = {"rho_max": self._tau}
-        return found if self._estimate is None else found | {"noise_rate": self._estimate.to_json()}
+    def believes(self, ledger: Ledger) -> Belief:
+        """With the rate that tau comes from."""
+        return believe(ledger, self.task, found=self._estimate)
+
+    def findings(self) -> dict[str, Any]:
+        """Tau."""
+        return {"rho_max": self._tau}
 
     def state_dict(self) -> dict[str, Any]:
         """Tau, where it comes from, and the epoch's share of it."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stepe.errors import InputError
 from stepe.loop.ledger import Ledger, read_rows, write_rows
-from stepe.methods.base import Batch, Forward, Task
+from stepe.loop.task import Batch, Forward, Task
 from stepe.methods.plain import Plain
 from stepe.methods.robust_loss import log_probabilities, of_label
 

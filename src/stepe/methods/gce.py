@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
-from stepe.methods.base import Task
+from stepe.loop.task import Task
 from stepe.methods.robust_loss import RobustLoss, of_label
 
 

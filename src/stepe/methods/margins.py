@@ -18,7 +18,7 @@ from stepe.evidence.noise_rate import resolve_drop_max
 from stepe.loop.ledger import Ledger, Observation, read_rows, write_rows
 from stepe.loop.plan import Plan
 from stepe.loop.probe import margins
-from stepe.methods.base import Batch, Forward, Task
+from stepe.loop.task import Batch, Forward, Task
 from stepe.methods.plain import Plain
 from stepe.methods.robust_loss import check_logits
 
@@ -54,13 +54,16 @@ class Margins(Plain):
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """All samples, then those whose margins were not too low."""
-        self._measuring.fill_(float(epoch < self.warmup_epochs))
         if epoch < self.warmup_epochs:
             return super().plan(epoch, ledger)
         scores = self._scores(ledger)
         # Where most margins are negative, hardly anything was learned: they are no reason to leave everything out.
         share = min(CAP, float((scores > 0).double().mean())) if self._drop_max is None else self._drop_max
         return self.keep_lowest(epoch, scores, share)
+
+    def prepare(self, epoch: int) -> None:
+        """Measure margins in the first half."""
+        self._measuring.fill_(float(epoch < self.warmup_epochs))
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """The criterion's; the margins are by the way."""
@@ -71,10 +74,10 @@ class Margins(Plain):
         write_rows(self._margins, batch.index, read_rows(self._margins, batch.index) + new)
         return batch.mean(self.task.criterion(outputs, batch.target))
 
-    def observe(self, seen: Observation, ledger: Ledger) -> None:
+    def observe(self, epoch: int, seen: Observation, ledger: Ledger) -> None:
         """Take in the probe, but judge the labels by their margins in training, before they were learned by heart."""
         margin = -self._scores(ledger)
-        super().observe(replace(seen, margin=margin, given_probability=margin.sigmoid()), ledger)
+        super().observe(epoch, replace(seen, margin=margin, given_probability=margin.sigmoid()), ledger)
         ledger["score"] = -margin
 
     def _scores(self, ledger: Ledger) -> Tensor:

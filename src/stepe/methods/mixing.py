@@ -14,7 +14,7 @@ from torch import Tensor
 from stepe.errors import InputError
 from stepe.loop.ledger import read_rows
 from stepe.loop.randomness import Stream
-from stepe.methods.base import Batch, Forward, Task
+from stepe.loop.task import Batch, Forward, Task
 
 Before = Callable[[Tensor], Tensor]
 """of every row the one that it is blended with"""

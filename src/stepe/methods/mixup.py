@@ -11,8 +11,7 @@ from torch import Tensor
 
 from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
-from stepe.loop.plan import Plan
-from stepe.methods.base import Batch, Forward, Task
+from stepe.loop.task import Batch, Forward, Task
 from stepe.methods.mixing import Blends
 from stepe.methods.plain import Plain
 
@@ -36,10 +35,9 @@ class Mixup(Plain):
             raise InputError(f"alpha is {self.alpha!r}; it must be positive: method='plain' is training without mixup")
         self._blends = Blends(task, self.alpha)
 
-    def plan(self, epoch: int, ledger: Ledger) -> Plan:
-        """All samples."""
+    def prepare(self, epoch: int) -> None:
+        """Draw the shares of the blends."""
         self._blends.draw(epoch)
-        return super().plan(epoch, ledger)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """The losses of the blends."""

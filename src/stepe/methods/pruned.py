@@ -11,7 +11,7 @@ from stepe.errors import InputError
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
 from stepe.loop.probe import judged
-from stepe.methods.base import Task
+from stepe.loop.task import Task
 from stepe.methods.plain import Plain
 
 
@@ -79,6 +79,6 @@ class Pruned(Plain):
         """All but the pruned."""
         return part(self._kept, epoch, self.task)
 
-    def observe(self, seen: Observation, ledger: Ledger) -> None:
+    def observe(self, epoch: int, seen: Observation, ledger: Ledger) -> None:
         """Take in what the models said that did not train on the labels."""
-        super().observe(self._judged, ledger)
+        super().observe(epoch, self._judged, ledger)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stepe.errors import InputError
-from stepe.methods.base import Batch, Forward, Task
+from stepe.loop.task import Batch, Forward, Task
 from stepe.methods.plain import Plain
 
 

@@ -6,7 +6,8 @@ from typing import ClassVar
 from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
 from stepe.loop.plan import Plan
-from stepe.methods.base import Method, Task, View
+from stepe.loop.task import Task, View
+from stepe.methods.base import Method
 
 
 @dataclass

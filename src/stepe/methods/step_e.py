@@ -9,7 +9,7 @@ from torch import Tensor
 from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
 from stepe.loop.schedule import Schedule, Shape, make_schedule
-from stepe.methods.base import Task
+from stepe.loop.task import Task
 from stepe.methods.elimination import Elimination
 
 
@@ -52,27 +52,12 @@ class StepwiseElimination(Elimination):
             drop_max=drop_max,
             epochs=self.task.epochs,
             warmup=self.warmup_epochs,
-            ramp_end=self.last_of_ramp,
+            ramp_end=self.settings.ramp_end,
         )
-
-    @property
-    def last_of_ramp(self) -> int | None:
-        """The epoch at which rho_max is reached, if it is not left to the schedule."""
-        return self.ramp_end
 
     def wants_probe(self, epoch: int) -> bool:
         """After the warm-up, and where something is to be found out, before too; every so many epochs."""
         return epoch >= self.first_probe and (epoch - self.first_probe) % self.probe_every == 0
-
-    @property
-    def interval(self) -> int:
-        """As asked for."""
-        return self.probe_every
-
-    @property
-    def smoothing(self) -> float:
-        """As asked for."""
-        return self.memory
 
     def scores(self, ledger: Ledger) -> Tensor:
         """A sticky drop is a score of infinity."""

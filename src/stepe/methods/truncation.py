@@ -8,10 +8,10 @@ from torch import Tensor
 
 from stepe.errors import InputError
 from stepe.evidence.noise_rate import resolve_drop_max
-from stepe.loop.ledger import Ledger
-from stepe.loop.plan import Plan
+from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.selection import select
-from stepe.methods.base import Batch, Forward, Method, Task, View
+from stepe.loop.task import Batch, Forward, Task, View
+from stepe.methods.base import Method
 
 
 @dataclass
@@ -50,11 +50,11 @@ class Truncation(Method):
         """Once: before training, or after the first epoch."""
         return epoch == (0 if self.threshold == "untrained" else 1)
 
-    def plan(self, epoch: int, ledger: Ledger) -> Plan:
-        """All samples; the threshold is set from the probe that just came in."""
+    def observe(self, epoch: int, seen: Observation, ledger: Ledger) -> None:
+        """Take in a probe; the threshold is set from the one that was asked for."""
+        super().observe(epoch, seen, ledger)
         if self.wants_probe(epoch):
             self._tau.fill_(select(ledger["loss"], self._drop_max).cut)
-        return super().plan(epoch, ledger)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Mean of min(loss, tau): the gradient of a clipped sample is zero."""

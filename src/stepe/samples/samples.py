@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Tens
 
 from stepe.errors import InputError
 from stepe.loop.randomness import Stream, preserved, seed_globals, seeded
-from stepe.methods.base import View
+from stepe.loop.task import View
 
 Augment = Callable[[Tensor, Tensor, Stream], Tensor]
 """(inputs, sample indices, stream) -> inputs, drawing only from the stream"""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from stepe.loop.randomness import Stream
-from stepe.methods.base import View
+from stepe.loop.task import View
 from stepe.models.sparse import SparseRows
 
 

@@ -18,13 +18,14 @@ from torch.nn.parameter import is_lazy
 from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from stepe.beliefs.belief import Belief
 from stepe.beliefs.names import Names
-from stepe.beliefs.verdicts import flags, training_table
 from stepe.engine.compiled import CompiledEngine
 from stepe.engine.eager import AMP_TYPES, EagerEngine
 from stepe.engine.rate import ProgressRate, Rate, RateShape, TorchRate
 from stepe.engine.resident import ResidentEngine
 from stepe.errors import InputError
+from stepe.evidence.believe import training_table
 from stepe.files import plain
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.metrics import Truth, auroc, detection
@@ -89,6 +90,8 @@ class Result:
     """A finished run."""
 
     training: Training
+    belief: Belief
+    """what is held of the labels in the end"""
     summary: dict[str, Any]
     held_out: Observation | None = None
     """what the final model says about the test samples"""
@@ -115,10 +118,9 @@ class Result:
 
         training, task = self.training, self.training.task
         names = Names.numbered(task.n) if ids is None else Names(ids, list(range(task.n)))
-        after_warmup = task.epochs - training.method.warmup_epochs
-        belief = training.method.believes(self.ledger)
         class_names = class_names or [str(label) for label in range(task.classes)]
-        table = pd.DataFrame(training_table(self.ledger, task.labels, class_names, names, after_warmup, belief))
+        warmup = training.method.warmup_epochs
+        table = pd.DataFrame(training_table(self.belief, self.ledger, task, warmup, class_names, names))
         return table[table["flagged"]].sort_values("rank").reset_index(drop=True)
 
 
@@ -148,11 +150,11 @@ class Silent:
         """Nothing to do."""
 
 
-def summarise(training: Training, truth: Truth | None) -> dict[str, Any]:
+def summarise(training: Training, belief: Belief, truth: Truth | None) -> dict[str, Any]:
     """The run in a few numbers. The last epoch counts; the best test accuracy stands beside it, named as such."""
     history, ledger = training.history, training.ledger
     dropped = ledger["dropped"]
-    flagged = flags(ledger, training.task.labels, training.method.believes(ledger))
+    flagged = torch.from_numpy(belief.flagged)
     seconds = sum(row["seconds"] for row in history)
     summary: dict[str, Any] = {
         "method": training.method.name,
@@ -163,7 +165,9 @@ def summarise(training: Training, truth: Truth | None) -> dict[str, Any]:
         "seconds": training.method.seconds_before + seconds,
         "seconds_per_epoch": seconds / len(history),
         "probe": training.reach.findings(),
-        **training.method.findings(ledger),
+        **training.method.findings(),
+        **({"noise_rate": belief.rate.to_json()} if belief.rate_was_found else {}),
+        **({"hardly_recognised": belief.hardly_recognised} if belief.hardly_recognised else {}),
     }
     if "test_loss" in history[-1]:
         summary["test_loss"] = history[-1]["test_loss"]
@@ -459,7 +463,7 @@ def describe(method: Method, task: Task, engine: EagerEngine, amp: str | None, d
         "classes": task.classes,
         "inputs": _inputs_digest(engine.samples),
         "labels": _digest(task.labels.numpy().tobytes()),
-        "probe": task.reach,
+        "probe": task.probe,
         "trusted": None if task.trusted is None else _digest(task.trusted.numpy().tobytes()),
         "weight": None if task.weight is None else _digest(task.weight.numpy().tobytes()),
         "groups": None if task.groups is None else _digest(task.groups.cpu().numpy().tobytes()),

@@ -200,7 +200,7 @@ def begin(
         groups=None if groups is None else check_groups(groups, len(samples)),
         trusted=None if trusted is None else check_trusted(trusted, len(samples)),
         weight=None if weight is None else check_weight(weight, len(samples)),
-        reach=probe,
+        probe=probe,
         device=device,
     )
     ledger = Ledger(len(samples))
@@ -284,6 +284,7 @@ def _run(
 
         plan = weighted(method.plan(epoch, ledger), training.task.weight)
         _check_plan(plan)
+        method.prepare(epoch)
         yield from reach.settle(epoch, method)
         turnover = ledger.record_selection(plan.kept)
         yield from reach.train_steps(plan, method)
@@ -324,7 +325,8 @@ def _run(
     yield from _probe(training)  # the last word on every sample comes from the finished model
     last_look = None if test is None else engine.judge(*test)
     engine.hand_over()
-    result = Result(training, summarise(training, truth), last_look, None if test is None else test[1])
+    belief = method.believes(ledger)
+    result = Result(training, belief, summarise(training, belief, truth), last_look, None if test is None else test[1])
     for observer in observers:
         observer.run_ended(result)
     return result
@@ -335,7 +337,7 @@ def _probe(training: Training) -> Steps[None]:
     seen = yield from training.reach.probe(training.epoch, method)
     if not bool(torch.isfinite(seen.loss).any()):
         raise RunError(_diverged(f"every loss is NaN or infinite before epoch {training.epoch}"))
-    method.observe(with_residuals(seen, training.task.labels), training.ledger)
+    method.observe(training.epoch, with_residuals(seen, training.task.labels), training.ledger)
 
 
 def _check_plan(plan: Plan) -> None:

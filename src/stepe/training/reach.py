@@ -229,7 +229,7 @@ class Watched(Reach):
     def probe(self, epoch: int, method: Method) -> Steps[Observation]:
         """By whoever is in charge; who was chosen can be believed."""
         seen = yield from self._current.probe(epoch, method)
-        return replace(seen, unspoilt=True)
+        return replace(seen, judged_by="cleared") if seen.judged_by == "itself" else seen
 
     def settle(self, epoch: int, method: Method) -> Steps[None]:
         """See whether the probers contradict the labels they train on as often as those they do not.

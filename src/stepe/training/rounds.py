@@ -18,7 +18,7 @@ from torch import Tensor
 
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.probe import judged
-from stepe.methods.base import Task
+from stepe.loop.task import Task
 from stepe.methods.step_e import StepwiseElimination
 from stepe.training.reach import Folds
 
@@ -65,7 +65,7 @@ class Rounds:
         dealt = folds.deal(task.labels, task.seed)
         kept = torch.ones(task.n, dtype=torch.bool)
         for number in range(1, task.epochs):
-            method.observe(self._probe(kept, dealt, task), ledger)
+            method.observe(number, self._probe(kept, dealt, task), ledger)
             kept = method.plan(number, ledger).kept
             ledger.record_selection(kept)
         return kept

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 import stepe
 from stepe import InputError
 from stepe.beliefs.rate import Rate
-from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.ledger import JudgedBy, Ledger, Observation
 from stepe.methods import Task, make_method
+from stepe.methods.settings import drop_max_for
 from stepe.training.building import cross_entropy
 
 OFF: dict[str, Any] = {"score": "loss", "average": 0, "correct": False, "refine": 0, "mixup": 0, "prior": "none"}
@@ -41,7 +42,7 @@ def test_with_every_part_switched_off_it_is_step_e(fooled):
 
 def test_dropped_samples_train_on_the_guess_and_kept_labels_are_refined():
     method, ledger = started()
-    method.observe(seen(), ledger)
+    method.observe(9, seen(), ledger)
     plan = method.plan(9, ledger)
     assert plan.kept.tolist() == [True, True, False, False, True]
     assert plan.trains.all()
@@ -53,7 +54,7 @@ def test_dropped_samples_train_on_the_guess_and_kept_labels_are_refined():
 
 def test_labels_are_refined_as_the_ramp_proceeds():
     method, ledger = started()
-    method.observe(seen(), ledger)
+    method.observe(2, seen(), ledger)
     own = [float(method.plan(epoch, ledger).target[1, 1]) for epoch in (2, 4, 6, 9)]
     assert own[0] == 1.0
     assert own == sorted(own, reverse=True)
@@ -70,7 +71,7 @@ def test_the_warm_up_trains_on_the_labels():
 
 def test_what_was_checked_is_neither_dropped_nor_refined():
     method, ledger = started(trusted=torch.tensor([False, False, True, False, False]))
-    method.observe(seen(), ledger)
+    method.observe(9, seen(), ledger)
     plan = method.plan(9, ledger)
     assert plan.kept[2]
     assert plan.target[2].tolist() == [0.0, 0.0, 1.0]
@@ -78,7 +79,7 @@ def test_what_was_checked_is_neither_dropped_nor_refined():
 
 def test_without_correction_only_kept_samples_train():
     method, ledger = started(correct=False)
-    method.observe(seen(), ledger)
+    method.observe(9, seen(), ledger)
     plan = method.plan(9, ledger)
     assert plan.trains is None
     assert plan.weight is None
@@ -89,8 +90,8 @@ def test_the_guess_is_a_running_mean_from_the_middle_of_the_warm_up():
     method, ledger = started(warmup=4, guess_memory=0.75)
     assert [epoch for epoch in range(6) if method.wants_probe(epoch)] == [2, 3, 4, 5]
     uniform = torch.full((5, 3), 1 / 3)
-    method.observe(seen(uniform), ledger)
-    method.observe(seen(), ledger)
+    method.observe(2, seen(uniform), ledger)
+    method.observe(3, seen(), ledger)
     torch.testing.assert_close(ledger["guess"].float(), 0.75 * uniform + 0.25 * PROBABILITY, atol=1e-3, rtol=0)
 
 
@@ -106,14 +107,14 @@ def test_as_many_are_dropped_as_are_wrong():
     [(Rate(0.3, 0.2, 0.4), 0.3), (Rate(0.6, 0.1, 0.9), 0.5), (Rate(0.9, 0.8, 1), 0.8)],
 )
 def test_more_than_half_is_dropped_only_where_that_much_is_surely_wrong(found, drop_max):
-    assert started()[0].drop_max_for(found) == pytest.approx(drop_max)
+    assert drop_max_for(found, margin=False) == pytest.approx(drop_max)
 
 
 def test_the_prior_moves_the_scores():
     scores = {}
     for prior in ("none", (1.0, 1.0, 20.0)):
         method, ledger = started(prior=prior)
-        method.observe(seen(), ledger)
+        method.observe(9, seen(), ledger)
         scores[prior] = method.scores(ledger)
     assert scores[(1.0, 1.0, 20.0)][2] < scores["none"][2]
     assert scores[(1.0, 1.0, 20.0)][0] > scores["none"][0]
@@ -163,7 +164,7 @@ def test_options_out_of_range_are_refused(options, message):
 def test_what_serves_one_model_is_off_where_others_judge(fooled):
     for probe, expected in (("in-sample", (0.85, 0.5)), ("cross:3", (0.0, 0.0))):
         method = fooled("step-e-plus", noise_rate=0.4, probe=probe).training.method
-        assert (method.averaging, method.refined) == expected
+        assert (method.averaging, method.settings.refine) == expected
 
 
 @pytest.mark.parametrize(
@@ -200,64 +201,63 @@ def blank_samples() -> tuple[Tensor, Tensor, Tensor]:
     return guess / guess.sum(1, keepdim=True), labels, blank
 
 
-OUT_OF_FOLD = torch.zeros(2000, dtype=torch.bool)
-
-
-def judging_blanks(reach: str, *unsure: Tensor | None) -> tuple[Any, Ledger, Tensor]:
+def judging_blanks(probe: str, *judges: JudgedBy) -> tuple[Any, Ledger, Tensor]:
     guess, labels, blank = blank_samples()
     method, ledger = make_method("step-e-plus", rho_max=0.2, warmup=2, mixup=0), Ledger(2000)
-    method.start(Task(labels, 3, epochs=10, seed=0, criterion=cross_entropy(3), reach=reach), ledger)
+    method.start(Task(labels, 3, epochs=10, seed=0, criterion=cross_entropy(3), probe=probe), ledger)
     loss = -guess.gather(1, labels[:, None]).squeeze(1).log()
-    for each in unsure:
-        method.observe(Observation(loss, probability=guess, unsure=each, unspoilt=True), ledger)
+    for judge in judges:
+        disagreed = torch.zeros(2000, dtype=torch.bool) if judge == "others" else None
+        method.observe(0, Observation(loss, probability=guess, judged_by=judge, disagreed=disagreed), ledger)
     return method, ledger, blank
 
 
 def test_inputs_that_show_nothing_are_dropped_and_their_guess_hardly_learned():
-    method, ledger, blank = judging_blanks("cross:2x2", OUT_OF_FOLD)
+    method, ledger, blank = judging_blanks("cross:2x2", "others")
     plan = method.plan(9, ledger)
     assert torch.equal(~plan.kept, blank)
     assert plan.weight[blank].max() < 0.1
     assert plan.weight[~blank].min() == 1
-    belief = method.believes(ledger)
-    assert belief.right[blank].max() < belief.right[~blank].min()
+    p_right = method.believes(ledger).p_right
+    assert p_right[blank].max() < p_right[~blank].min()
 
 
 def test_a_model_that_trains_on_inputs_does_not_say_whether_they_show_anything():
-    method, ledger, _ = judging_blanks("in-sample", None)
-    assert method.shows(ledger) is None
+    method, ledger, _ = judging_blanks("in-sample", "cleared")
+    assert method.guess.shows(ledger) is None
     assert "shows" not in ledger.columns
-    method, ledger, _ = judging_blanks("auto", None)
-    assert (method.shows(ledger) == 1).all()
+    method, ledger, _ = judging_blanks("auto", "cleared")
+    assert (method.guess.shows(ledger) == 1).all()
     assert method.plan(9, ledger).weight.min() == pytest.approx(0.5, abs=0.01)
 
 
 def test_what_inputs_showed_out_of_fold_holds_when_the_model_judges_for_itself():
-    _, before, blank = judging_blanks("auto", OUT_OF_FOLD)
-    method, ledger, _ = judging_blanks("auto", OUT_OF_FOLD, None, None)
+    _, before, blank = judging_blanks("auto", "others")
+    method, ledger, _ = judging_blanks("auto", "others", "cleared", "cleared")
     assert torch.equal(before["shows"], ledger["shows"])
-    assert method.shows(ledger)[blank].max() < 0.1
+    assert method.guess.shows(ledger)[blank].max() < 0.1
 
 
 def test_a_label_that_was_to_be_expected_speaks_for_an_input_that_may_show_nothing_unless_the_model_trains_on_it():
-    method, ledger, _ = judging_blanks("auto", OUT_OF_FOLD)
+    method, ledger, _ = judging_blanks("auto", "others")
     guess, labels, _ = blank_samples()
     ledger["shows"] = torch.full((2000,), 0.5)
     given = guess.gather(1, labels[:, None]).squeeze(1)
     by_chance = (torch.bincount(labels) / 2000)[labels]
     expected = given * given / (given + by_chance)
-    torch.testing.assert_close(method.probability_given(guess, ledger), expected)
-    method.observe(Observation(torch.zeros(2000), probability=guess), ledger)
-    torch.testing.assert_close(method.probability_given(guess, ledger), given / 2)
+    torch.testing.assert_close(method.guess.probability_given(guess, ledger), expected)
+    method.observe(9, Observation(torch.zeros(2000), probability=guess), ledger)
+    torch.testing.assert_close(method.guess.probability_given(guess, ledger), given / 2)
 
 
 def test_a_watched_model_that_judges_for_itself_is_probed_less_often_after_the_warm_up():
     probed = {}
-    for reach, unsure in (("auto", None), ("auto", OUT_OF_FOLD), ("in-sample", None)):
-        method, _, _ = judging_blanks(reach, unsure)
-        probed[reach, unsure is None] = [epoch for epoch in range(10) if method.wants_probe(epoch)]
-    assert probed["auto", True] == [1, 2, 5, 8]
-    assert probed["auto", False] == probed["in-sample", True] == list(range(1, 10))
+    judges: tuple[tuple[str, JudgedBy], ...] = (("auto", "cleared"), ("auto", "others"), ("in-sample", "cleared"))
+    for probe, judge in judges:
+        method, _, _ = judging_blanks(probe, judge)
+        probed[probe, judge] = [epoch for epoch in range(10) if method.wants_probe(epoch)]
+    assert probed["auto", "cleared"] == [1, 2, 5, 8]
+    assert probed["auto", "others"] == probed["in-sample", "cleared"] == list(range(1, 10))
 
 
 @pytest.mark.parametrize(
@@ -265,8 +265,8 @@ def test_a_watched_model_that_judges_for_itself_is_probed_less_often_after_the_w
 )
 def test_guesses_out_of_fold_remember_by_the_length_of_the_run(reach, epochs, left):
     method = make_method("step-e-plus", rho_max=0.2)
-    method.start(Task(LABELS, 3, epochs=epochs, seed=0, criterion=cross_entropy(3), reach=reach), Ledger(5))
-    assert method.remembers == pytest.approx(left)
+    method.start(Task(LABELS, 3, epochs=epochs, seed=0, criterion=cross_entropy(3), probe=reach), Ledger(5))
+    assert method.settings.guess_memory == pytest.approx(left)
 
 
 def test_a_rate_that_is_to_be_found_out_is_found_out_though_it_is_known():
@@ -275,16 +275,17 @@ def test_a_rate_that_is_to_be_found_out_is_found_out_though_it_is_known():
     method, ledger = make_method("step-e-plus", rho_max="auto", score="guess", warmup=1, mixup=0), Ledger(100)
     task = Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4), noise_rate=0.1)
     method.start(task, ledger)
-    method.observe(Observation(torch.zeros(100), probability=guess), ledger)
+    method.observe(1, Observation(torch.zeros(100), probability=guess), ledger)
     assert int((~method.plan(6, ledger).kept).sum()) == 30
 
 
 def test_advice_ranks_by_the_guess_where_that_is_asked_for():
     for score, same in (("guess", True), ("posterior", False)):
         method, ledger = started(score=score, rho_max=None)
-        method.observe(seen(), ledger)
-        belief = method.believes(ledger)
-        assert torch.allclose(belief.likely, method.guess(ledger), atol=1e-3) == same
+        method.observe(9, seen(), ledger)
+        given = method.guess.of(ledger).gather(1, LABELS[:, None]).squeeze(1)
+        p_right = torch.from_numpy(method.believes(ledger).p_right)
+        assert torch.allclose(p_right, given, atol=1e-3) == same
 
 
 def test_a_model_whose_labels_are_refined_estimates_by_what_it_calls_otherwise_until_the_ramp_is_half_done():
@@ -294,9 +295,8 @@ def test_a_model_whose_labels_are_refined_estimates_by_what_it_calls_otherwise_u
     for epoch, share, found in ((1, 0.4, 0.4), (2, 0.3, 0.3), (3, 0.2, 0.2), (4, 0.1, 0.1), (9, 0.0, 0.1)):
         said = torch.where(torch.arange(100) < 100 * share, (labels + 1) % 4, labels)
         guess = torch.where(F.one_hot(said, 4).bool(), 0.4, 0.2)
-        method.observe(Observation(torch.zeros(100), probability=guess), ledger)
-        method.plan(epoch, ledger)
-        assert method.noise(ledger).rate == pytest.approx(found)
+        method.observe(epoch, Observation(torch.zeros(100), probability=guess), ledger)
+        assert method.guess.rate(ledger).rate == pytest.approx(found)
 
 
 def test_what_is_not_known_when_the_ramp_is_half_done_is_still_found_out():
@@ -310,23 +310,21 @@ def test_what_is_not_known_when_the_ramp_is_half_done_is_still_found_out():
         (5, torch.full((100, 4), 0.25), 0),
         (6, knowing, 0.2),
     ):
-        method.observe(Observation(torch.zeros(100), probability=guess), ledger)
-        method.plan(epoch, ledger)
-        assert method.noise(ledger).rate == pytest.approx(rate)
+        method.observe(epoch, Observation(torch.zeros(100), probability=guess), ledger)
+        assert method.guess.rate(ledger).rate == pytest.approx(rate)
 
 
 def test_estimates_out_of_fold_get_better_to_the_end():
     labels = torch.arange(100) % 4
     method, ledger = make_method("step-e-plus", warmup=1, mixup=0, refine=0.5, guess_memory=0.0), Ledger(100)
-    method.start(Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4), reach="cross:2"), ledger)
+    method.start(Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4), probe="cross:2"), ledger)
     rates = []
     for epoch, share in ((1, 0.4), (5, 0.3), (9, 0.2)):
         said = torch.where(torch.arange(100) < 100 * share, (labels + 1) % 4, labels)
         guess = torch.where(F.one_hot(said, 4).bool(), 0.97, 0.01)
-        unsure = torch.zeros(100, dtype=torch.bool)
-        method.observe(Observation(torch.zeros(100), probability=guess, unsure=unsure, unspoilt=True), ledger)
-        method.plan(epoch, ledger)
-        rates.append(method.noise(ledger).rate)
+        seen = Observation(torch.zeros(100), probability=guess, judged_by="others")
+        method.observe(epoch, replace(seen, disagreed=torch.zeros(100, dtype=torch.bool)), ledger)
+        rates.append(method.guess.rate(ledger).rate)
     assert rates[0] > rates[1] > rates[2]
 
 
@@ -334,7 +332,8 @@ def test_looking_at_the_scores_in_the_warm_up_leaves_no_trace():
     looked, unseen = started(rho_max=None, warmup=3), started(rho_max=None, warmup=3)
     for method, ledger in (looked, unseen):
         for epoch in (1, 2, 3):
-            method.observe(replace(seen(), unsure=torch.tensor([True, False, False, False, epoch > 1])), ledger)
+            disagreed = torch.tensor([True, False, False, False, epoch > 1])
+            method.observe(epoch, replace(seen(), judged_by="others", disagreed=disagreed), ledger)
             if method is looked[0]:
                 method.scores(ledger)
                 method.believes(ledger)

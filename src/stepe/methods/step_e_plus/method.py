@@ -11,26 +11,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from stepe.beliefs.rate import CAP_OF_ESTIMATE, Rate
 from stepe.errors import InputError
-from stepe.evidence.noise_rate import check_rate
 from stepe.loop.ledger import Ledger
 from stepe.loop.plan import Plan
-from stepe.methods.base import Batch, Forward, Task
+from stepe.loop.task import Batch, Forward, Task
 from stepe.methods.mixing import Blends
 from stepe.methods.step_e import StepwiseElimination
 from stepe.methods.step_e_plus.correction import check_takes_probabilities, confidence, corrected
 from stepe.methods.step_e_plus.prior import Prior, align, check_prior, class_prior
 
-MEMORY, USUAL_LENGTH = 0.85, 60
-"""a guess that forgets faster follows every whim of the model that trains on the sample; one that is slower falls
-behind, the more so in runs of fewer epochs than these"""
 SELDOM = 3
 """epochs between probes of a model that was seen not to learn by heart: a running guess of its own changes slowly"""
-RAMP_END = 0.6
-"""of the run: the corrections need time to be learned"""
-RAMP_END_WITH_WINDOWS = 0.8
-"""pictures with windows take longer to learn, and what is dropped is best known late"""
 
 
 @dataclass
@@ -41,6 +32,8 @@ class StepEPlus(StepwiseElimination):
     summary: ClassVar[str] = "step-e, whose probe also corrects: dropped samples train on a running guess"
     paper: ClassVar[str] = "Step-E, and what the probe knows beyond it"
     needs_classes: ClassVar[bool] = True
+    drops_a_margin: ClassVar[bool] = False
+    """what is dropped in vain trains on its guess"""
 
     average: float | None = None
     """epochs over which weights are averaged for the model that is probed and tested; 0: off; ``None``: 0.85 where
@@ -62,101 +55,62 @@ class StepEPlus(StepwiseElimination):
 
     def start(self, task: Task, ledger: Ledger) -> None:
         """Resolve the options."""
-        # Guesses out of fold come from several models: averaged weights and refined labels were of no use to them.
-        one_model = task.reach == "in-sample"
-        self.averaging = (0.85 if one_model else 0.0) if self.average is None else self.average
-        self.refined = (0.5 if one_model else 0.0) if self.refine is None else self.refine
-        usual = MEMORY if one_model else MEMORY ** (USUAL_LENGTH * self.probe_every / task.epochs)
-        self.remembers = usual if self.guess_memory is None else self.guess_memory
         self._check_options()
         super().start(task, ledger)
+        self.averaging = self.settings.average
         check_prior(self.prior, task.classes)
-        if self.correct or self.refined:
+        if self.correct or self.settings.refine:
             check_takes_probabilities(task.criterion, task.classes, task.device)
         self._blends = Blends(task, self.mixup, cut=self.cutmix, at_least_half=True) if self.mixup else None
 
     def _check_options(self) -> None:
-        for name, number in (("average", self.averaging), ("mixup", self.mixup)):
-            if not number >= 0:
+        for name in ("average", "mixup"):
+            number = getattr(self, name)
+            if number is not None and not number >= 0:
                 raise InputError(f"{name} is {number!r}; it must be 0 (off) or positive")
-        for name, number in (("refine", self.refined), ("guess_memory", self.remembers), ("cutmix", self.cutmix)):
-            if not 0 <= number <= 1:
+        for name in ("refine", "guess_memory", "cutmix"):
+            number = getattr(self, name)
+            if number is not None and not 0 <= number <= 1:
                 raise InputError(f"{name} is {number!r}; it must be a share in [0, 1]")
         if self.cutmix and not self.mixup:
             raise InputError(f"cutmix is {self.cutmix}, a share of the blends, and mixup=0 has none")
         if self.softness and self.correct:
             raise InputError("softness trains on doubtful labels, and correct on guesses instead: choose one of them")
 
-    def resolve_score(self) -> str:
-        """What ``auto`` stands for: never the loss."""
-        resolved = super().resolve_score()
-        return "guess" if self.score == "auto" and resolved == "loss" else resolved
-
     @property
     def mixes_inputs(self) -> bool:  # type: ignore[override]
         """Whether blends are asked for."""
         return self.mixup > 0
 
-    @property
-    def keeps_guess(self) -> bool:
-        """Whether anything is made of the running guess."""
-        return super().keeps_guess or self.correct or self.refined > 0
-
-    def drop_max_for(self, rate: float | Rate) -> float:
-        """As many as are wrong, and no margin: what is dropped in vain trains on its guess."""
-        if isinstance(rate, Rate):
-            return min(rate.cap, rate.rate)
-        return min(CAP_OF_ESTIMATE, check_rate(rate))
-
-    @property
-    def last_of_ramp(self) -> int | None:
-        """Earlier than the paper's."""
-        if self.ramp_end is not None or self.schedule != "auto":
-            return self.ramp_end
-        end = RAMP_END_WITH_WINDOWS if self.cutmix else RAMP_END
-        return max(self.warmup_epochs, round(end * self.task.epochs))
-
-    @property
-    def first_probe(self) -> int:
-        """Early enough for the guess to know something when it is needed."""
-        return min(super().first_probe, self.remembers_from) if self.keeps_guess else super().first_probe
-
     def wants_probe(self, epoch: int) -> bool:
         """As asked for; less often once a model that was watched may judge for itself."""
-        judges_itself = self.task.reach == "auto" and self.automatic.unsure is None
+        judges_itself = self.task.probe == "auto" and self.automatic.judged_by != "others"
         if epoch < self.warmup_epochs or not judges_itself:
             return super().wants_probe(epoch)
         return (epoch - self.warmup_epochs) % max(SELDOM, self.probe_every) == 0
 
-    @property
-    def remembers_from(self) -> int:
-        """Halfway through the warm-up."""
-        return (self.warmup_epochs + 1) // 2
+    def align(self, guess: Tensor) -> Tensor:
+        """By the prior that was asked for."""
+        return align(guess, class_prior(self.prior, self.task.labels, self.task.classes))
 
-    @property
-    def refines(self) -> bool:
-        """As asked for."""
-        return self.refined > 0
-
-    def guess(self, ledger: Ledger) -> Tensor:
-        """The running guess, aligned to how often classes occur."""
-        return align(ledger["guess"], class_prior(self.prior, self.task.labels, self.task.classes))
+    def prepare(self, epoch: int) -> None:
+        """Draw the shares of the blends."""
+        if self._blends is not None:
+            self._blends.draw(epoch)
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """Given labels in the warm-up; then kept ones, refined, and guesses for the others."""
-        if self._blends is not None:
-            self._blends.draw(epoch)
-        plan = super().plan(epoch, ledger)
-        if epoch < self.warmup_epochs or not (self.correct or self.refined):
+        plan, refine = super().plan(epoch, ledger), self.settings.refine
+        if epoch < self.warmup_epochs or not (self.correct or refine):
             return plan
-        guess, ramp = self.guess(ledger), self.drop_fraction.progress(epoch)
+        guess, ramp = self.guess.of(ledger), self.drop_fraction.progress(epoch)
         believed = plan.kept if self.task.trusted is None else plan.kept & ~self.task.trusted.to(plan.kept.device)
-        refine = torch.where(believed, self.refined * ramp, 0.0).to(guess.device)[:, None]
-        plan = replace(plan, target=corrected(self.task.labels, plan.kept, guess, refine).to(ledger["guess"].dtype))
+        share = torch.where(believed, refine * ramp, 0.0).to(guess.device)[:, None]
+        plan = replace(plan, target=corrected(self.task.labels, plan.kept, guess, share).to(ledger["guess"].dtype))
         if not self.correct:
             return plan
         weight = confidence(plan.kept, guess)
-        if (shows := self.shows(ledger)) is not None:  # whoever learns a guess about nothing is soon sure of it
+        if (shows := self.guess.shows(ledger)) is not None:  # whoever learns a guess about nothing is soon sure of it
             weight = torch.where(plan.kept.to(weight.device), weight, weight * shows.to(weight.device))
         return replace(plan, weight=weight, trains=(weight > 0).to(plan.kept.device))
 

@@ -7,12 +7,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stepe.beliefs.belief import Belief
 from stepe.beliefs.confident import prunable
 from stepe.beliefs.names import Names
 from stepe.beliefs.rate import Rate
-from stepe.beliefs.verdicts import COLUMNS, flags, held_out_table, training_table
-from stepe.evidence.posterior import Belief, of_labels, posterior
+from stepe.beliefs.verdicts import COLUMNS
+from stepe.evidence.believe import believe, held_out_table, training_table
+from stepe.evidence.posterior import Posterior, of_labels, posterior
 from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.task import Task
+from stepe.training.building import cross_entropy
 
 NAN = math.nan
 
@@ -41,19 +45,56 @@ def judged(
     return ledger
 
 
-def believed(ledger: Ledger, labels: torch.Tensor, noise: Rate) -> Belief:
-    likely = posterior(ledger["guess"], labels, noise)
-    return Belief(noise, likely, of_labels(likely, labels))
+def task_of(labels: torch.Tensor, *, classes: int = 3, epochs: int = 2) -> Task:
+    return Task(labels, classes, epochs=epochs, seed=0, criterion=cross_entropy(classes))
 
 
-def table_of(ledger: Ledger, **changes):
-    options = {
-        "labels": torch.zeros(ledger.n, dtype=torch.int64),
-        "class_names": ["cat", "dog", "cow"],
-        "names": Names.numbered(ledger.n),
-        "epochs_after_warmup": 1,
-    }
-    return training_table(ledger, **(options | changes))
+def supposed(ledger: Ledger, labels: torch.Tensor, rate: Rate, shows: torch.Tensor | None = None) -> Posterior:
+    likely = posterior(ledger["guess"], labels, rate)
+    return Posterior(rate, likely, of_labels(likely, labels), shows)
+
+
+def believed(
+    ledger: Ledger, labels: torch.Tensor, rate: Rate | None = None, shows: torch.Tensor | None = None
+) -> Belief:
+    if rate is None:
+        return believe(ledger, task_of(labels))
+    return believe(
+        ledger,
+        task_of(labels, classes=ledger["guess"].shape[1]),
+        supposed(ledger, labels, rate, shows),
+    )
+
+
+def flags(
+    ledger: Ledger, labels: torch.Tensor, rate: Rate | None = None, shows: torch.Tensor | None = None
+) -> torch.Tensor:
+    return torch.from_numpy(believed(ledger, labels, rate, shows).flagged)
+
+
+def table_of(
+    ledger: Ledger,
+    labels: torch.Tensor | None = None,
+    rate: Rate | None = None,
+    shows: torch.Tensor | None = None,
+    *,
+    class_names: list[str] | None = None,
+    names: Names | None = None,
+    epochs_after_warmup: int = 1,
+):
+    labels = torch.zeros(ledger.n, dtype=torch.int64) if labels is None else labels
+    return training_table(
+        believed(ledger, labels, rate, shows),
+        ledger,
+        task_of(labels, epochs=epochs_after_warmup + 2),
+        2,
+        class_names or ["cat", "dog", "cow"],
+        names or Names.numbered(ledger.n),
+    )
+
+
+def held_out(seen: Observation, labels: torch.Tensor, class_names: list[str]):
+    return held_out_table(seen, task_of(labels), labels, class_names, Names.numbered(len(labels), "test"))
 
 
 def test_flagged_is_dropped_and_predicted_differently():
@@ -92,7 +133,7 @@ def test_with_a_running_guess_the_least_likely_labels_are_flagged_as_many_as_are
         (1.0, [True, True, True, False]),
         (0.0, [False] * 4),
     ):
-        assert flags(ledger, given, believed(ledger, given, Rate(rate, rate, rate))).tolist() == flagged
+        assert flags(ledger, given, Rate(rate, rate, rate)).tolist() == flagged
 
 
 def test_where_nobody_can_tell_how_many_are_wrong_only_labels_more_likely_wrong_are_flagged():
@@ -102,9 +143,9 @@ def test_where_nobody_can_tell_how_many_are_wrong_only_labels_more_likely_wrong_
     noise = Rate(0.5, 0.0, 0.9)
     assert noise.is_vague
     given = torch.tensor([0, 0, 0, 1])
-    assert flags(ledger, given, believed(ledger, given, noise)).tolist() == [True, False, False, False]
+    assert flags(ledger, given, noise).tolist() == [True, False, False, False]
     founded = replace(noise, unrelated=0.4)
-    assert flags(ledger, given, believed(ledger, given, founded)).tolist() == [True, False, True, False]
+    assert flags(ledger, given, founded).tolist() == [True, False, True, False]
 
 
 BEYOND_BELIEF = Rate(0.7, 0.0, 0.9)
@@ -123,14 +164,14 @@ def test_where_an_estimate_is_beyond_belief_what_was_kept_can_be_flagged_but_for
     assert BEYOND_BELIEF.is_beyond_belief
     ledger, given = hardly_learned()
     ledger["trusted"] = torch.arange(10) == 2
-    flagged = flags(ledger, given, believed(ledger, given, BEYOND_BELIEF))
+    flagged = flags(ledger, given, BEYOND_BELIEF)
     assert torch.nonzero(flagged).flatten().tolist() == [3, 9]
 
 
 def test_there_confident_learning_says_whom_and_nobody_who_is_agreed_with_is_flagged_for_a_low_probability():
     ledger, given = hardly_learned()
     ledger["guess"][0] = torch.tensor([0.51, 0.49])
-    flagged = flags(ledger, given, believed(ledger, given, BEYOND_BELIEF))
+    flagged = flags(ledger, given, BEYOND_BELIEF)
     expected = prunable(ledger["guess"].double().numpy(), given.numpy())
     assert torch.equal(flagged, torch.from_numpy(expected))
     assert not flagged[0]
@@ -140,13 +181,13 @@ def test_there_a_class_that_is_never_named_is_left_alone():
     ledger, given = hardly_learned()
     ledger["guess"][5:] = torch.tensor([0.6, 0.4])
     assert prunable(ledger["guess"].double().numpy(), given.numpy())[5:].any()
-    assert not flags(ledger, given, believed(ledger, given, BEYOND_BELIEF))[5:].any()
+    assert not flags(ledger, given, BEYOND_BELIEF)[5:].any()
 
 
 def test_there_who_is_flagged_though_agreed_with_is_offered_no_other_label():
     ledger, given = hardly_learned()
-    belief = replace(believed(ledger, given, BEYOND_BELIEF), shows=torch.where(torch.arange(10) == 6, 0.8, 1.0))
-    table = training_table(ledger, given, ["A", "B"], Names.numbered(10), 1, belief)
+    shows = torch.where(torch.arange(10) == 6, 0.8, 1.0)
+    table = table_of(ledger, given, BEYOND_BELIEF, shows, class_names=["A", "B"])
     assert table["flagged"][6]
     assert math.isnan(table["suggestion_confidence"][6])
     assert "shows hardly anything" in table["reason"][6]
@@ -156,10 +197,9 @@ def test_there_who_is_flagged_though_agreed_with_is_offered_no_other_label():
 def test_there_inputs_that_show_nothing_and_samples_without_a_guess_are_flagged_too_and_at_most_a_half():
     ledger, given = hardly_learned()
     ledger["guess"][5] = float("nan")
-    belief = replace(believed(ledger, given, BEYOND_BELIEF), shows=torch.where(torch.arange(10) == 6, 0.8, 1.0))
-    assert torch.nonzero(flags(ledger, given, belief)).flatten().tolist() == [2, 3, 5, 6, 9]
-    nothing = replace(belief, shows=torch.full((10,), 0.2))
-    assert flags(ledger, given, nothing).sum() == 5
+    shows = torch.where(torch.arange(10) == 6, 0.8, 1.0)
+    assert torch.nonzero(flags(ledger, given, BEYOND_BELIEF, shows)).flatten().tolist() == [2, 3, 5, 6, 9]
+    assert flags(ledger, given, BEYOND_BELIEF, torch.full((10,), 0.2)).sum() == 5
 
 
 def test_in_a_class_that_is_hardly_recognised_only_labels_more_likely_wrong_are_flagged():
@@ -169,7 +209,7 @@ def test_in_a_class_that_is_hardly_recognised_only_labels_more_likely_wrong_are_
     ledger = judged(margin=[1.0] * 30, dropped=[True] * 3 + [False] * 27)
     ledger.add_column("guess", torch.float16, 0.0, width=3)
     ledger["guess"] = torch.tensor([*alike, *others])
-    assert flags(ledger, labels, believed(ledger, labels, Rate(0.1, 0.1, 0.1)))[:3].tolist() == [True, False, True]
+    assert flags(ledger, labels, Rate(0.1, 0.1, 0.1))[:3].tolist() == [True, False, True]
 
 
 def test_a_sample_without_a_finite_guess_is_the_first_suspect():
@@ -177,7 +217,7 @@ def test_a_sample_without_a_finite_guess_is_the_first_suspect():
     ledger.add_column("guess", torch.float16, 0.0, width=2)
     ledger["guess"] = torch.tensor([[0.1, 0.9], [float("nan")] * 2])
     given = torch.zeros(2, dtype=torch.int64)
-    assert flags(ledger, given, believed(ledger, given, Rate(0.5, 0.5, 0.5))).tolist() == [False, True]
+    assert flags(ledger, given, Rate(0.5, 0.5, 0.5)).tolist() == [False, True]
 
 
 def test_a_flagged_label_comes_with_another_one_even_where_the_guess_agrees():
@@ -185,8 +225,7 @@ def test_a_flagged_label_comes_with_another_one_even_where_the_guess_agrees():
     ledger.add_column("guess", torch.float16, 0.0, width=3)
     ledger["guess"] = torch.tensor([[0.5, 0.4, 0.1], [0.9, 0.0, 0.1], [0.1, 0.9, 0.0]])
     labels = torch.tensor([0, 0, 1])
-    belief = believed(ledger, labels, Rate(0.3, 0.3, 0.3))
-    table = table_of(ledger, labels=labels, class_names=["a", "b", "c"], belief=belief)
+    table = table_of(ledger, labels, Rate(0.3, 0.3, 0.3), class_names=["a", "b", "c"])
     assert table["flagged"].tolist() == [True, False, False]
     assert table["suggested_label"] == ["b", "a", "b"]
 
@@ -208,7 +247,7 @@ def test_the_columns_are_the_documented_ones_in_order():
     seen = Observation(torch.tensor([1.0, 2.0]))
     for table in (
         table_of(ledger),
-        held_out_table(seen, torch.tensor([0, 1]), ["a", "b"], Names.numbered(2, "test")),
+        held_out(seen, torch.tensor([0, 1]), ["a", "b"]),
     ):
         assert list(table) == expected
         assert {len(column) for column in table.values()} == {2}
@@ -299,7 +338,7 @@ def test_held_out_samples_are_scored_but_neither_dropped_nor_flagged():
         given_probability=torch.tensor([0.05, 0.8]),
         margin=torch.tensor([-2.5, 1.0]),
     )
-    table = held_out_table(seen, torch.tensor([0, 1]), ["a", "b"], Names.numbered(2, "test"))
+    table = held_out(seen, torch.tensor([0, 1]), ["a", "b"])
     assert table["rank"].tolist() == [1, 2]
     assert table["suspicion"].tolist() == pytest.approx([0.95, 0.2])
     assert table["suggested_label"] == ["b", "b"]
@@ -309,7 +348,7 @@ def test_held_out_samples_are_scored_but_neither_dropped_nor_flagged():
 
 
 def test_held_out_samples_without_logits_are_listed_without_a_suspicion():
-    table = held_out_table(Observation(torch.tensor([3.0])), torch.tensor([0]), ["a"], Names.numbered(1, "test"))
+    table = held_out(Observation(torch.tensor([3.0])), torch.tensor([0]), ["a"])
     assert np.isnan(table["suspicion"]).all()
     assert table["suggested_label"] == [""]
 
@@ -326,8 +365,8 @@ def test_an_input_that_shows_nothing_is_pointed_out_for_that():
     ledger.add_column("guess", torch.float16, 0.0, width=2)
     ledger["guess"] = torch.tensor([[0.2, 0.8], [0.7, 0.3], [0.1, 0.9], [0.0, 1.0]])
     labels = torch.tensor([0, 0, 0, 1])
-    belief = replace(believed(ledger, labels, Rate(0.5, 0.5, 0.5)), shows=torch.tensor([0.1, 1.0, 0.9, 1.0]))
-    table = table_of(ledger, labels=labels, class_names=["a", "b"], belief=belief)
+    shows = torch.tensor([0.1, 1.0, 0.9, 1.0])
+    table = table_of(ledger, labels, Rate(0.5, 0.5, 0.5), shows, class_names=["a", "b"])
     assert table["flagged"].tolist() == [True, False, True, False]
     assert table["reason"][0].endswith("it shows hardly anything of any class")
     assert table["suggested_label"][0] == ""

@@ -1,0 +1,119 @@
+"""What the options of Step-E and of Step-E+ stand for, given the data: one place for all defaults."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stepe.beliefs.rate import CAP_OF_ESTIMATE, Rate
+from stepe.errors import InputError
+from stepe.evidence.noise_rate import check_rate, drop_max_from_rate, resolve_drop_max
+from stepe.loop.schedule import check_epochs, default_warmup
+from stepe.loop.task import Task
+
+Score = Literal["loss", "guess", "posterior"]
+SCORES = ("auto", "loss", "guess", "posterior")
+AVERAGE, MEMORY, REFINE, USUAL_LENGTH = 0.85, 0.85, 0.5, 60
+"""of Step-E+, in runs of so many epochs. A guess that forgets faster follows every whim of the model that trains on the
+sample; one that is slower falls behind, the more so in shorter runs"""
+RAMP_END = 0.6
+"""of a run of Step-E+: the corrections need time to be learned"""
+RAMP_END_WITH_WINDOWS = 0.8
+"""pictures with windows take longer to learn, and what is dropped is best known late"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of Step-E or Step-E+, resolved."""
+
+    rho_max: float | None
+    """``None``: it is found out in the run"""
+    warmup: int
+    """in epochs; the longest, where its end is found out"""
+    score: Score
+    keeps_guess: bool
+    """whether anything is made of the running guess"""
+    guess_memory: float
+    """how much of the running guess is left when the next probe comes in"""
+    guess_starts_early: bool
+    """whether guesses are averaged from the middle of the warm-up, and not from its end"""
+    memory: float
+    probe_every: int
+    ramp_end: int | None
+    """``None``: the schedule's own"""
+    average: float
+    refine: float
+
+    def guess_starts(self, warmup: int) -> int:
+        """The epoch from which guesses are averaged: what a model thought before is not worth remembering."""
+        return (warmup + 1) // 2 if self.guess_starts_early else warmup
+
+    def first_probe(self, warmup: int, *, finds_out: bool) -> int:
+        """The epoch before which no probe is needed; where something is to be found out, the warm-up is probed too."""
+        first = 1 if finds_out else warmup
+        return min(first, self.guess_starts(warmup)) if self.keeps_guess and self.guess_starts_early else first
+
+
+def resolve(options: Any, task: Task) -> Settings:
+    """Say what every option of a method stands for, given the data.
+
+    Step-E+ is Step-E with parts of its own (``average``, ``refine``, ``correct``...); where a method lacks such an
+    option, the part is off.
+    """
+    is_plus, itself = hasattr(options, "correct"), task.probe == "in-sample"
+
+    def part(name: str, off: float, default: float) -> float:
+        asked = getattr(options, name, off)
+        return default if asked is None else asked
+
+    probe_every = getattr(options, "probe_every", 1)
+    warmup = resolve_warmup(options.warmup, task.epochs)
+    rho_max = resolve_drop_max(
+        options.rho_max, task.noise_rate, lambda rate: drop_max_for(rate, margin=options.drops_a_margin)
+    )
+    score: Score = options.score
+    if options.score == "auto":
+        by_posterior = rho_max is None or not itself
+        score = "posterior" if by_posterior else "guess" if is_plus else "loss"
+    # Guesses out of fold come from several models: averaged weights and refined labels were of no use to them.
+    refine = part("refine", 0.0, REFINE if itself else 0.0)
+    usual = MEMORY if itself else MEMORY ** (USUAL_LENGTH * probe_every / task.epochs)
+    ramp_end = getattr(options, "ramp_end", None)
+    if is_plus and ramp_end is None and options.schedule == "auto":
+        ramp_end = max(warmup, round((RAMP_END_WITH_WINDOWS if options.cutmix else RAMP_END) * task.epochs))
+    return Settings(
+        rho_max=rho_max,
+        warmup=warmup,
+        score=score,
+        keeps_guess=score != "loss" or rho_max is None or (is_plus and options.correct) or refine > 0,
+        guess_memory=part("guess_memory", options.remembers, usual),
+        guess_starts_early=is_plus,
+        memory=getattr(options, "memory", 0.0),
+        probe_every=probe_every,
+        ramp_end=ramp_end,
+        average=part("average", 0.0, AVERAGE if itself else 0.0),
+        refine=refine,
+    )
+
+
+def check(options: Any, task: Task) -> None:
+    """Refuse options out of their range."""
+    check_epochs(task.epochs, resolve_warmup(options.warmup, task.epochs))
+    if not 0 <= options.min_keep <= 1:
+        raise InputError(f"min_keep is {options.min_keep!r}; it must be a share in [0, 1]")
+    if not options.softness >= 0:
+        raise InputError(f"softness is {options.softness!r}; it must be 0 (drop) or a positive number of loss units")
+    if options.score not in SCORES:
+        raise InputError(f"score is {options.score!r}; choose one of {', '.join(SCORES)}")
+
+
+def drop_max_for(rate: float | Rate, *, margin: bool) -> float:
+    """The most to drop, with so many labels wrong: a margin more, as in the paper, or just as many."""
+    if margin:
+        return rate.drop_max if isinstance(rate, Rate) else drop_max_from_rate(rate)
+    return min(rate.cap, rate.rate) if isinstance(rate, Rate) else min(CAP_OF_ESTIMATE, check_rate(rate))
+
+
+def resolve_warmup(warmup: int | Literal["auto"] | None, epochs: int) -> int:
+    """The warm-up a user gave, or a sixth of the run, as in the paper, which is the longest that ``auto`` takes."""
+    if isinstance(warmup, str) and warmup != "auto":
+        raise InputError(f"the warm-up is {warmup!r}; it must be a number of epochs, or 'auto'")
+    return default_warmup(epochs) if warmup is None or isinstance(warmup, str) else warmup
