@@ -23,7 +23,7 @@ class Belief:
     rate_was_found: bool
     """whether the rate was found out, and was neither given nor left open"""
     noise: Floats
-    """classes x classes: P(given label j | true class i), at [i, j]"""
+    """the noise matrix, classes x classes: P(given label j | true class i), at [i, j]"""
     p_right: Floats
     """of each row, the probability that its label is right; NaN where nothing was learned of it"""
     suggestion: npt.NDArray[np.int64]
