@@ -1,7 +1,7 @@
 """The separation argument of the paper (section 3.5) on synthetic data, first on paper, then learned.
 
 Under ideal parameters clean samples have losses below some L_out and wrongly labelled ones above it. What does the
-objective keep then? And does training find its way there? docs/theory.md explains the numbers.
+objective keep then? And does training find its way there? docs/research/theory.md explains the numbers.
 
     python examples/separation.py
 """

@@ -12,8 +12,11 @@ import pytest
 
 from stepe.methods import EVERY_METHOD
 from stepe.reproduction.bench import markdown
+from stepe.reproduction.claims import write_claims
+from stepe.reproduction.tables import write_tables
 
 ROOT = Path(__file__).parents[1]
+RESEARCH = ROOT / "docs" / "research"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 INTEGRATIONS = sorted((ROOT / "docs" / "integrations").glob("*.md"))
 
@@ -31,32 +34,36 @@ def test_how_well_the_noise_rate_is_found_out_is_shown_as_measured(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     benchmark = importlib.import_module("noise_rate")
     rows = json.loads((ROOT / "results" / "noise-rate.json").read_text(encoding="utf-8"))["rows"]
-    assert benchmark.table(rows) in (ROOT / "docs" / "noise-rate.md").read_text(encoding="utf-8")
+    assert benchmark.table(rows) in (RESEARCH / "noise-rate.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     ("table", "document"),
-    [("table", "docs/versus-cleanlab.md"), ("overview", "docs/versus-cleanlab.md"), ("overview", "README.md")],
+    [
+        ("table", RESEARCH / "versus-cleanlab.md"),
+        ("overview", RESEARCH / "versus-cleanlab.md"),
+        ("overview", ROOT / "README.md"),
+    ],
 )
 def test_what_stepe_finds_beside_cleanlab_is_shown_as_measured(table, document, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     benchmark = importlib.import_module("versus_cleanlab")
     rows = json.loads((ROOT / "results" / "versus-cleanlab.json").read_text(encoding="utf-8"))["rows"]
-    assert getattr(benchmark, table)(rows) in (ROOT / document).read_text(encoding="utf-8")
+    assert getattr(benchmark, table)(rows) in document.read_text(encoding="utf-8")
 
 
 def test_what_the_default_gives_beside_step_e_is_shown_as_measured(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     benchmark = importlib.import_module("defaults")
     rows = json.loads((ROOT / "results" / "defaults.json").read_text(encoding="utf-8"))["rows"]
-    assert benchmark.table(rows) in (ROOT / "docs" / "step-e-plus.md").read_text(encoding="utf-8")
+    assert benchmark.table(rows) in (RESEARCH / "step-e-plus.md").read_text(encoding="utf-8")
 
 
 def test_what_peers_give_on_digits_is_shown_as_measured(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     benchmark = importlib.import_module("peers")
     rows = json.loads((ROOT / "results" / "peers.json").read_text(encoding="utf-8"))["rows"]
-    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    page = (RESEARCH / "methods.md").read_text(encoding="utf-8")
     assert benchmark.table(rows) in page
     (run,) = json.loads((ROOT / "results" / "step-e-plus" / "peers.json").read_text(encoding="utf-8"))["runs"]
     assert f"only {run['method']} was run so far: {run['test_accuracy']:.1f}%" in page
@@ -66,7 +73,7 @@ def test_what_was_worse_is_measured_again_on_other_seeds():
     rows = json.loads((ROOT / "results" / "defaults-again.json").read_text(encoding="utf-8"))["rows"]
     ahead = [row["step-e-plus"]["accuracy"] - row["step-e"]["accuracy"] for row in rows]
     said = f"ahead by {mean(ahead):.3f} ± {stdev(ahead) / len(ahead) ** 0.5:.3f}".replace("0.", ".")
-    assert said in " ".join((ROOT / "docs" / "step-e-plus.md").read_text(encoding="utf-8").split())
+    assert said in " ".join((RESEARCH / "step-e-plus.md").read_text(encoding="utf-8").split())
 
 
 def test_what_the_known_rate_gives_on_human_noise_is_what_the_test_set_says(monkeypatch):
@@ -100,7 +107,7 @@ def test_the_study_of_step_e_plus_is_shown_as_measured(name, table):
     spec.loader.exec_module(benchmark)
     found = json.loads((ROOT / "results" / "step-e-plus" / f"{name}.json").read_text(encoding="utf-8"))
     assert getattr(benchmark, table)(found["rows" if name == "cost" else "runs"]) in (
-        ROOT / "docs" / "step-e-plus.md"
+        RESEARCH / "step-e-plus.md"
     ).read_text(encoding="utf-8")
 
 
@@ -110,7 +117,7 @@ def test_what_limits_step_e_plus_is_said_as_measured(monkeypatch):
     runs = {panel.file: tool.read(panel, ROOT / "results" / "step-e-plus") for panel in tool.PANELS}
     wrong = {file: tool.wrong_among_kept(run) for file, run in runs.items()}
     in_the_end = {file: f"{shares[-1]:.1f}%" for file, shares in wrong.items()}
-    page = " ".join((ROOT / "docs" / "step-e-plus.md").read_text(encoding="utf-8").split())
+    page = " ".join((RESEARCH / "step-e-plus.md").read_text(encoding="utf-8").split())
     said = f"kept in the end, {in_the_end['cifar100n']} are wrong, with the paper's network {in_the_end['backbone']}"
     assert said in page
     assert f"kept in the end are wrong as after 100 epochs ({in_the_end['long']})" in page
@@ -120,7 +127,7 @@ def test_what_limits_step_e_plus_is_said_as_measured(monkeypatch):
 
 def test_what_300_epochs_do_to_the_list_is_said_as_measured():
     (run,) = json.loads((ROOT / "results" / "step-e-plus" / "long.json").read_text(encoding="utf-8"))["runs"]
-    page = " ".join((ROOT / "docs" / "step-e-plus.md").read_text(encoding="utf-8").split())
+    page = " ".join((RESEARCH / "step-e-plus.md").read_text(encoding="utf-8").split())
     best = max(run["history"], key=lambda row: row["auroc"] or 0)
     peak = f"highest after epoch {best['epoch'] + 1}, at {best['auroc']:.1f}%"
     assert f"{peak}, and falls to {run['noise_auroc']:.1f}% by the last" in page
@@ -143,7 +150,7 @@ def test_the_limitations_are_shown_as_measured(limitation, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     benchmark = importlib.import_module("limitations")
     rows = json.loads((ROOT / "results" / "limitations.json").read_text(encoding="utf-8"))["rows"]
-    assert benchmark.table(limitation, rows) in (ROOT / "docs" / "limitations.md").read_text(encoding="utf-8")
+    assert benchmark.table(limitation, rows) in (RESEARCH / "limitations.md").read_text(encoding="utf-8")
 
 
 def test_the_page_of_methods_has_every_method_with_its_options():
@@ -173,7 +180,13 @@ def test_links_lead_somewhere(document):
 )
 def test_the_reproduction_shows_the_papers_tables_as_written(name):
     table = (ROOT / "results" / "paper" / "tables" / f"{name}.md").read_text(encoding="utf-8").strip()
-    assert table in (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert table in (RESEARCH / "reproduction.md").read_text(encoding="utf-8")
+
+
+def test_the_papers_tables_are_those_of_the_result_files(tmp_path):
+    results = ROOT / "results" / "paper"
+    for path in [*write_tables(results, tmp_path), *write_claims(results, tmp_path)]:
+        assert path.read_text(encoding="utf-8") == (results / "tables" / path.name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["main", "cifar-stem"])
@@ -185,7 +198,7 @@ def test_the_readme_shows_the_papers_backbone_and_the_usual_one_as_written(name)
 
 def test_the_ladder_of_speeds_is_the_measured_one():
     rows = json.loads((ROOT / "results" / "bench.json").read_text(encoding="utf-8"))["rows"]
-    assert markdown(rows) in (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert markdown(rows) in (RESEARCH / "performance.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", INTEGRATIONS, ids=lambda path: path.name)

@@ -1,4 +1,4 @@
-"""The figures of docs/limitations.md, from results/limitations.json: ``python tools/limitations_figures.py``."""
+"""``python tools/limitations_figures.py`` draws docs/research/limitations.md, from results/limitations.json."""
 
 import argparse
 import json
@@ -150,7 +150,7 @@ def main() -> None:
     """Read the rows, write the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=ROOT / "results" / "limitations.json")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "research" / "images")
     arguments = parser.parse_args()
     write(json.loads(arguments.results.read_text(encoding="utf-8"))["rows"], arguments.out)
 

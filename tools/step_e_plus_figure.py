@@ -1,4 +1,4 @@
-"""The figure of docs/step-e-plus.md, from results/step-e-plus: ``python tools/step_e_plus_figure.py``."""
+"""The figure of docs/research/step-e-plus.md, from results/step-e-plus: ``python tools/step_e_plus_figure.py``."""
 
 import argparse
 import json
@@ -89,7 +89,7 @@ def main() -> None:
     """Read the runs, write the figure, the same bytes each time."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=ROOT / "results" / "step-e-plus")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images" / "step-e-plus.png")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "research" / "images" / "step-e-plus.png")
     arguments = parser.parse_args()
     figure = curves([(panel, read(panel, arguments.results)) for panel in PANELS])
     with matplotlib.style.context(["default", STYLE]):

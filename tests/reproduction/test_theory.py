@@ -1,4 +1,4 @@
-"""What docs/theory.md claims about the objective J and the selection, each claim under a name of its own."""
+"""What docs/research/theory.md claims about the objective J and the selection, each claim under a name of its own."""
 
 import itertools
 import math
@@ -269,7 +269,7 @@ def test_a_model_that_learns_its_labels_by_heart_separates_nothing():
 
 
 def test_every_test_that_the_theory_page_names_exists():
-    page = (Path(__file__).parents[2] / "docs" / "theory.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "research" / "theory.md").read_text()
     named = set(re.findall(r"`(test_\w+)`", page))
     assert len(named) > 10
     assert named <= set(globals())

@@ -28,7 +28,7 @@ PAPER, PAPERS_METHOD = "paper", "step-e"
 
 SIDE_BY_SIDE = ("plain", METHOD, "oracle")
 WINDOWS = 0.5
-"""share of the pictures that Step-E+ cuts a window into, by what served on CIFAR (``docs/step-e-plus.md``)"""
+"""share of the pictures that Step-E+ cuts a window into, by what served on CIFAR (``docs/research/step-e-plus.md``)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +96,8 @@ class Request(Layout):
     def _parts(self) -> dict[str, Any]:
         """Which parts of Step-E+ serve."""
         if self.augments:
-            # By what served on CIFAR-100N (docs/step-e-plus.md), ranking by the guess included. All of CIFAR's classes
-            # have equally many pictures, which is public.
+            # By what served on CIFAR-100N (docs/research/step-e-plus.md), ranking by the guess included. All of CIFAR's
+            # classes have equally many pictures, which is public.
             prior = "none" if self.held_out_noisy else "uniform"
             return {"average": 0.85, "refine": 0.5, "cutmix": WINDOWS, "prior": prior, "score": "guess"}
         # Where nothing is augmented, much dropout makes our networks slow learners; slowed down further, they underfit.

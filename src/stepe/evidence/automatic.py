@@ -20,7 +20,7 @@ PATIENCE = 2
 """so many epochs in a row"""
 SETTLED = 0.5
 """of the ramp, after which a model that judges what it trains on has settled; chosen on three runs of CIFAR-N, by their
-true rates (docs/step-e-plus.md)"""
+true rates (docs/research/step-e-plus.md)"""
 
 
 @dataclass

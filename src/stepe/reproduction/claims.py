@@ -290,7 +290,7 @@ def separated_losses_give_the_clean_subset(measured: Measured) -> Finding:
         "clean samples are dropped too"
     )
     named = ", ".join(f"`{name}`" for name in THEORY_TESTS)
-    return Finding(Verdict.CONDITIONAL, f"{condition}: `tests/test_theory.py` ({named})")
+    return Finding(Verdict.CONDITIONAL, f"{condition}: `tests/reproduction/test_theory.py` ({named})")
 
 
 CLAIMS = (
