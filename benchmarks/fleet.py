@@ -13,10 +13,10 @@ from pathlib import Path
 
 import torch
 
-from stepe.engine.fleet import run_together
 from stepe.reproduction import grid, runner
 from stepe.run.environment import describe_environment
 from stepe.training.building import Silent
+from stepe.training.fleet import run_together
 
 
 def main() -> None:

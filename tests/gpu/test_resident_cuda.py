@@ -21,7 +21,6 @@ from torch.optim.lr_scheduler import StepLR
 import stepe
 from stepe.engine.compiled import CompiledEngine
 from stepe.engine.eager import EagerEngine
-from stepe.engine.fleet import run_together
 from stepe.engine.rate import ProgressRate, constant
 from stepe.engine.resident import ResidentEngine
 from stepe.loop.ledger import Ledger, Observation
@@ -35,6 +34,7 @@ from stepe.samples.samples import TensorSamples
 from stepe.samples.strong import Strong
 from stepe.training.building import Result, Row, Silent, Training, determinism, find_device
 from stepe.training.fit import Job, begin
+from stepe.training.fleet import run_together
 
 DEVICE = "cuda"
 

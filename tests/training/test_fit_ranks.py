@@ -15,10 +15,10 @@ from torch.utils.data import Dataset
 
 import stepe
 from stepe import InputError
-from stepe.engine.fleet import run_together
 from stepe.methods import METHODS
 from stepe.training.building import Silent
 from stepe.training.fit import begin
+from stepe.training.fleet import run_together
 
 PRIME = 101
 EPOCHS, BATCH = 4, 16

@@ -45,7 +45,8 @@ from stepe.models.sparse import SparseMLP
 from stepe.samples.sparse import SparseSamples, SparseScale, entries
 from stepe.training.building import check_trusted, cross_entropy, find_device
 from stepe.training.fit import fit
-from stepe.training.reach import AUTO, Folds
+from stepe.training.judging.auto import AUTO
+from stepe.training.judging.folds import Folds
 from stepe.training.rounds import Floats, Member, Rounds, RoundwiseElimination
 
 if TYPE_CHECKING:
@@ -257,10 +258,10 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rounds = ROUNDS if self.rounds is None else self.rounds
         if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
             raise InputError(f"rounds is {rounds!r}; it must be a whole number, at least 1")
-        probe = f"cross:{AUTO}" if self.probe == "auto" else self.probe
+        probe = str(AUTO) if self.probe == "auto" else self.probe
         if not probe.startswith("cross:"):
             raise InputError(f"probe is {probe!r}; an estimator's rows are judged by others: cross:5, cross:2x2, auto")
-        folds = Folds.parse(probe.removeprefix("cross:"))
+        folds = Folds.parse(probe)
         if folds.folds > len(y):
             raise InputError(f"{len(y)} rows cannot be split into {folds.folds} folds; give more rows, or fewer folds")
         task = Task(

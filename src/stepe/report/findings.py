@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from stepe.beliefs.rate import Rate
 from stepe.report.figures import drops
 from stepe.report.wording import percent, share, visible
-from stepe.training.reach import BY_HEART
+from stepe.training.judging.auto import BY_HEART
 
 if TYPE_CHECKING:
     from stepe.app.run import Run

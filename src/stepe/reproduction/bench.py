@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from stepe.engine.fleet import run_together
 from stepe.loop.plan import batch_sizes
 from stepe.loop.randomness import Stream, seeded
 from stepe.models.resnet import Stem, resnet18
 from stepe.samples.augmentation import CropFlip, Normalised
 from stepe.training.building import ENGINES, Row, Silent, Training
 from stepe.training.fit import Job, begin
+from stepe.training.fleet import run_together
 
 CLASSES = 100
 SIDE = 32

@@ -18,7 +18,6 @@ from torch import Tensor
 from stepe.data import cifar_n
 from stepe.data.cifar_n import CifarN
 from stepe.data.noise import Noise
-from stepe.engine.fleet import run_together
 from stepe.files import sweep, write_text
 from stepe.loop.randomness import Stream, seeded
 from stepe.methods import method_class
@@ -29,6 +28,7 @@ from stepe.samples.augmentation import CropFlip, Normalised
 from stepe.training import checkpoint
 from stepe.training.building import Observer, Result, Row, Silent, Training
 from stepe.training.fit import Job, begin
+from stepe.training.fleet import run_together
 
 BATCH = 128
 PROBE_BATCH = 5000

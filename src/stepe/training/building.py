@@ -1,6 +1,5 @@
 """A run in progress, and how it is put together from what a user handed over."""
 
-import copy
 import hashlib
 import json
 import os
@@ -30,10 +29,9 @@ from stepe.files import plain
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.metrics import Truth, auroc, detection
 from stepe.loop.plan import Plan
-from stepe.loop.randomness import Stream
 from stepe.methods import Criterion, Method, Task
 from stepe.samples.samples import Samples, TensorSamples, as_samples, as_tensor, label_tensor, read_labels
-from stepe.training.reach import AUTO, CrossFitted, Folds, InSample, Reach, Watched
+from stepe.training.judging.base import Prober
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +53,7 @@ class Training:
     engine: EagerEngine
     method: Method
     ledger: Ledger
-    reach: Reach
+    prober: Prober
     config: dict[str, Any]
     """what a resumed run must share with the run it continues"""
     history: list[Row] = field(default_factory=list)
@@ -77,7 +75,7 @@ class Training:
         ranks = self.engine.ranks
         if not ranks.grouped:
             return
-        parts = {name: getattr(self, name) for name in ("model", "ledger", "engine", "method", "reach")}
+        parts = {name: getattr(self, name) for name in ("model", "ledger", "engine", "method", "prober")}
         state = {name: part.state_dict() for name, part in parts.items()}
         shared = ranks.share(plain(state | {"epoch": self.epoch, "history": self.history}))
         for name, part in parts.items():
@@ -164,7 +162,7 @@ def summarise(training: Training, belief: Belief, truth: Truth | None) -> dict[s
         "flagged": int(flagged.sum()),
         "seconds": training.method.seconds_before + seconds,
         "seconds_per_epoch": seconds / len(history),
-        "probe": training.reach.findings(),
+        "probe": training.prober.findings(),
         **training.method.findings(),
         **({"noise_rate": belief.rate.to_json()} if belief.rate_was_found else {}),
         **({"hardly_recognised": belief.hardly_recognised} if belief.hardly_recognised else {}),
@@ -321,32 +319,6 @@ def weighted(plan: Plan, weight: Tensor | None) -> Plan:
     return replace(plan, weight=weight if plan.weight is None else plan.weight * weight.to(plan.weight.device))
 
 
-def make_reach(
-    probe: str,
-    model: nn.Module,
-    task: Task,
-    make_engine: Callable[[nn.Module, Task, float], EagerEngine],
-    engine: EagerEngine,
-) -> Reach:
-    """Who judges the samples, by name; ``model`` is what probers start from.
-
-    ``make_engine`` is told on what share of the samples a prober trains.
-    """
-    in_sample = InSample(engine)
-    if probe == in_sample.name:
-        return in_sample
-    if probe != "auto" and not probe.startswith("cross:"):
-        raise InputError(f"probe is {probe!r}; choose in-sample, cross:5, cross:2x2 and the like, or auto")
-    folds = Folds.parse(AUTO if probe == "auto" else probe.removeprefix("cross:"))
-    if folds.folds > task.n:
-        raise InputError(f"{task.n} samples cannot be split into {folds.folds} folds; ask for fewer")
-    seeds = [Stream.named(task.seed, "prober", position).seed for position in range(folds.folds * folds.splits)]
-    share = 1 - 1 / folds.folds
-    probers = [make_engine(copy.deepcopy(model), replace(task, seed=seed), share) for seed in seeds]
-    cross = CrossFitted(probers, folds, folds.deal(task.labels, task.seed))
-    return Watched(in_sample, cross) if probe == "auto" else cross
-
-
 def check_batch_size(batch_size: int, n: int) -> int:
     """A batch larger than the data is the data."""
     if not isinstance(batch_size, int) or batch_size < 1:
@@ -377,17 +349,6 @@ def make_optimizer(
     if not any(id(parameter) in own for group in made.param_groups for parameter in group["params"]):
         raise InputError("the optimizer holds no parameter of this model; make it from model.parameters()")
     return made
-
-
-def quicken(optimizer: Optimizer, share: float) -> None:
-    """Have a model that trains on a share of the samples come as far as one that trains on all of them.
-
-    It takes fewer steps, and those of Adam and others with betas are as long as their rate, whatever the gradients:
-    they become longer. SGD's grow with the gradients, and a larger rate may be one at which a model diverges.
-    """
-    for group in optimizer.param_groups:
-        if "betas" in group:
-            group["lr"] = group["lr"] / share  # not in place: a rate that is a tensor is everybody's
 
 
 def make_rate(

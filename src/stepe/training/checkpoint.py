@@ -1,6 +1,6 @@
 """Checkpoints: a folder an epoch, whole or not there, checked against its own digests before it is used.
 
-``model.safetensors``, ``ledger.npz``, ``state.pt`` (optimizer, rate, method and probers, read back with
+``model.safetensors``, ``ledger.npz``, ``state.pt`` (optimizer, rate, method and judges, read back with
 ``weights_only``), ``state.json`` (the epoch and the history so far) and ``manifest.json`` with the SHA-256 of each.
 Random states are not among it: draws are functions of their names, not of earlier draws.
 """
@@ -27,7 +27,7 @@ from stepe.training.building import Training
 KEPT = 2
 FILES = {"model.safetensors", "ledger.npz", "state.pt", "state.json"}
 MANIFEST = "manifest.json"
-PARTS = ("engine", "method", "reach")
+PARTS = ("engine", "method", "prober")
 
 
 def save(folder: Path, training: Training) -> None:

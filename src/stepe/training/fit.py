@@ -49,12 +49,12 @@ from stepe.training.building import (
     held_out_samples,
     make_optimizer,
     make_rate,
-    make_reach,
     place,
-    quicken,
     summarise,
     weighted,
 )
+from stepe.training.judging.choice import make_prober
+from stepe.training.judging.cross_fitted import lengthen_steps
 
 if TYPE_CHECKING:
     from stepe.app.run import RunFolder
@@ -219,7 +219,7 @@ def begin(
     def make_engine(model: nn.Module, task: Task, share: float = 1.0) -> EagerEngine:
         fused = issubclass(kind, ResidentEngine)
         made = make_optimizer(optimizer, model.to(device), learning_rate, weight_decay, fused=fused)
-        quicken(made, share)
+        lengthen_steps(made, share)
         return kind(
             model,
             samples,
@@ -237,8 +237,8 @@ def begin(
 
     untrained = network if probe == "in-sample" else copy_of(network, "probe='in-sample' needs no copies")
     runner = make_engine(network, task)
-    reach = make_reach(probe, untrained, task, make_engine, runner)
-    training = Training(runner, method, ledger, reach, describe(method, task, runner, amp, deterministic))
+    prober = make_prober(probe, untrained, task, make_engine, runner)
+    training = Training(runner, method, ledger, prober, describe(method, task, runner, amp, deterministic))
     if run is not None and ranks.is_first:
         from stepe.app.run import RunFolder  # needs more than torch and numpy
 
@@ -270,7 +270,7 @@ def _run(
     observers: tuple[Observer, ...],
 ) -> Steps[Result]:
     """The paper's algorithm, top to bottom."""
-    engine, method, ledger, reach = training.engine, training.method, training.ledger, training.reach
+    engine, method, ledger, prober = training.engine, training.method, training.ledger, training.prober
     for observer in observers:
         observer.run_started(training)
     training.align()
@@ -285,9 +285,9 @@ def _run(
         plan = weighted(method.plan(epoch, ledger), training.task.weight)
         _check_plan(plan)
         method.prepare(epoch)
-        yield from reach.settle(epoch, method)
+        yield from prober.settle(epoch, method)
         turnover = ledger.record_selection(plan.kept)
-        yield from reach.train_steps(plan, method)
+        yield from prober.train_steps(plan, method)
         train_loss = yield from engine.train_steps(plan, method)
         if not math.isfinite(train_loss):
             raise RunError(_diverged(f"the training loss became {train_loss} in epoch {epoch}"))
@@ -334,7 +334,7 @@ def _run(
 
 def _probe(training: Training) -> Steps[None]:
     method = training.method
-    seen = yield from training.reach.probe(training.epoch, method)
+    seen = yield from training.prober.probe(training.epoch, method)
     if not bool(torch.isfinite(seen.loss).any()):
         raise RunError(_diverged(f"every loss is NaN or infinite before epoch {training.epoch}"))
     method.observe(training.epoch, with_residuals(seen, training.task.labels), training.ledger)

@@ -4,15 +4,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from stepe.errors import InputError
 from stepe.methods.pruned import Part, Pruned
 from stepe.samples.samples import check_labels, read_labels
 from stepe.training.building import Result
 from stepe.training.fit import fit
-from stepe.training.reach import Folds
+from stepe.training.judging.folds import Dealt, Folds
 
 ABOUT_THE_SECOND = {"run", "resume", "checkpoint_every", "observers", "test", "truth", "trusted", "groups"}
 """arguments of ``fit`` that the models which only judge do without"""
@@ -39,13 +37,11 @@ def out_of_fold(
     make_model: Callable[[], nn.Module], data: Any, labels: Tensor, *, folds: int = 5, seed: int = 0, **options: Any
 ) -> Tensor:
     """How likely every class is to every sample (n x classes), by a model that was trained without it."""
-    if folds > len(labels):
-        raise InputError(f"{len(labels)} samples cannot be split into {folds} folds; ask for fewer")
     options = {name: value for name, value in options.items() if name not in ABOUT_THE_SECOND}
-    (dealt,) = Folds(folds).deal(labels, seed)
-    guess = torch.full((len(labels), int(labels.max()) + 1), float("nan"))
-    for fold in range(folds):
-        inside = dealt == fold
-        judge = fit(make_model(), data, labels, method=Part(~inside), seed=seed, **options)
-        guess[inside] = judge.ledger["guess"][inside]
-    return guess
+    dealt = Dealt.by(Folds(folds), labels, int(labels.max()) + 1, seed)
+    answers = []
+    for part in dealt.parts:
+        judge = fit(make_model(), data, labels, method=Part(~part), seed=seed, **options)
+        guess = judge.ledger["guess"][part]
+        answers.append((guess, guess.argmax(1)))
+    return dealt.views(answers).probability

@@ -17,10 +17,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from torch import Tensor
 
 from stepe.loop.ledger import Ledger, Observation
-from stepe.loop.probe import judged
 from stepe.loop.task import Task
 from stepe.methods.step_e import StepwiseElimination
-from stepe.training.reach import Folds
+from stepe.training.judging.folds import Dealt, Folds
 
 Floats = npt.NDArray[np.float64]
 
@@ -62,26 +61,22 @@ class Rounds:
         """Judge and select, round by round; returns what is kept in the end. The task has one epoch more than rounds:
         its first trains the first judges, its last the final estimator.
         """
-        dealt = folds.deal(task.labels, task.seed)
+        dealt = Dealt.by(folds, task.labels, task.classes, task.seed)
         kept = torch.ones(task.n, dtype=torch.bool)
         for number in range(1, task.epochs):
-            method.observe(number, self._probe(kept, dealt, task), ledger)
+            method.observe(number, self._probe(kept, dealt), ledger)
             kept = method.plan(number, ledger).kept
             ledger.record_selection(kept)
         return kept
 
-    def _probe(self, kept: Tensor, dealt: Tensor, task: Task) -> Observation:
-        """Out-of-fold probabilities of all samples, averaged over the splits."""
-        inside = [(split, folds == fold) for split, folds in enumerate(dealt) for fold in range(int(folds.max()) + 1)]
+    def _probe(self, kept: Tensor, dealt: Dealt) -> Observation:
+        """Fit a judge for every fold, on what is kept outside of it."""
         found = Parallel(n_jobs=self.n_jobs)(
-            delayed(self._judge)((kept & ~part).numpy(), part.numpy()) for _, part in inside
+            delayed(self._judge)((kept & ~part).numpy(), part.numpy()) for part in dealt.parts
         )
-        total = torch.zeros(task.n, len(self.classes))
-        predictions = torch.zeros(len(dealt), task.n, dtype=torch.int64)
-        for (split, part), probability in zip(inside, found, strict=True):
-            total[part] += torch.from_numpy(probability).float()
-            predictions[split, part] = torch.from_numpy(probability.argmax(1))
-        return judged(total / len(dealt), task.labels, (predictions != predictions[0]).any(0))
+        return dealt.views(
+            (torch.from_numpy(each).float(), torch.from_numpy(each.argmax(1))) for each in found
+        ).observe()
 
     def _judge(self, trained: npt.NDArray[np.bool_], asked: npt.NDArray[np.bool_]) -> Floats:
         if not trained.any():

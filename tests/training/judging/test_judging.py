@@ -15,9 +15,11 @@ from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.probe import judged
 from stepe.methods.step_e_plus.method import StepEPlus
 from stepe.samples.samples import TensorSamples
-from stepe.training import reach
-from stepe.training.building import Row, Silent, Training, quicken
-from stepe.training.reach import CrossFitted, Folds, Watched, learned_by_heart
+from stepe.training.building import Row, Silent, Training
+from stepe.training.judging import auto
+from stepe.training.judging.auto import AutoProber, learned_by_heart
+from stepe.training.judging.cross_fitted import CrossFittedProber, lengthen_steps
+from stepe.training.judging.folds import Folds
 
 CROSS = {"epochs": 4, "warmup": 1, "rho_max": 0.3, "batch_size": 16, "device": "cpu", "probe": "cross:3x2"}
 
@@ -71,13 +73,13 @@ def test_no_prober_ever_trains_on_what_it_judges(blobs, make_model, monkeypatch)
 
 def test_a_sample_is_judged_by_the_mean_of_its_own_probers(blobs, make_model):
     result = fit(make_model(), blobs.x, blobs.given)
-    reach = result.training.reach
-    assert isinstance(reach, CrossFitted)
+    prober = result.training.prober
+    assert isinstance(prober, CrossFittedProber)
     for sample in (0, 40, 96):
         expected = torch.zeros(3)
-        for position, engine in enumerate(reach.engines):
+        for position, engine in enumerate(prober.engines):
             split, fold = divmod(position, 3)
-            if int(reach.dealt[split, sample]) == fold:
+            if int(prober.dealt.fold[split, sample]) == fold:
                 engine.model.eval()
                 with torch.no_grad():
                     expected += engine.model(blobs.x[sample : sample + 1]).softmax(1)[0] / 2
@@ -180,12 +182,12 @@ class Lookout:
 
 def settled(lookout: Lookout, unseen: dict[int, float | None] | None = None) -> list[str | None]:
     """What is chosen by the end of every epoch, with a probe in each; ``unseen``: what others than usual saw."""
-    watched = Watched(SimpleNamespace(name="in-sample"), lookout)  # type: ignore[arg-type]
+    prober = AutoProber(SimpleNamespace(name="in-sample"), lookout)  # type: ignore[arg-type]
     chosen = []
     for epoch in range(10):
         lookout.unseen = (unseen or {}).get(epoch, 0.3)
-        exhaust(watched.settle(epoch, lookout))  # type: ignore[arg-type]
-        chosen.append(watched.chosen)
+        exhaust(prober.settle(epoch, lookout))  # type: ignore[arg-type]
+        chosen.append(prober.chosen)
     return chosen
 
 
@@ -220,7 +222,7 @@ def test_without_a_warm_up_the_first_epoch_settles():
 def test_a_model_that_comes_to_judge_itself_goes_on_as_if_it_had_not_been_interrupted(
     probe_every, after, blobs, make_model, bits, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(reach, "BY_HEART", 10.0)
+    monkeypatch.setattr(auto, "BY_HEART", 10.0)
     observed: list[int] = []
     observe = StepEPlus.observe
 
@@ -249,7 +251,7 @@ def test_a_run_that_is_watched_needs_no_warm_up(blobs, make_model):
 def test_a_rate_that_is_a_tensor_stays_the_main_models():
     rate = torch.tensor(0.01)
     main, prober = (torch.optim.Adam([torch.zeros(1, requires_grad=True)], lr=rate) for _ in range(2))
-    quicken(prober, 0.5)
+    lengthen_steps(prober, 0.5)
     assert (float(main.param_groups[0]["lr"]), float(prober.param_groups[0]["lr"])) == pytest.approx((0.01, 0.02))
 
 
@@ -263,19 +265,19 @@ def test_probers_take_longer_steps_for_they_take_fewer_of_them_where_a_rate_is_a
 ):
     make = partial(getattr(torch.optim, optimizer), lr=0.01)
     training = fit(make_model(), blobs.x, blobs.given, optimizer=make, probe="cross:3").training
-    assert isinstance(training.reach, CrossFitted)
-    main, *probers = [engine.rate.state_dict()["first"][0] for engine in (training.engine, *training.reach.engines)]
+    assert isinstance(training.prober, CrossFittedProber)
+    main, *probers = [engine.rate.state_dict()["first"][0] for engine in (training.engine, *training.prober.engines)]
     assert main == 0.01
     assert probers == pytest.approx([factor * 0.01] * 3)
 
 
 def test_probers_are_let_go_when_the_model_itself_can_be_asked(blobs, make_model):
     result = fit(make_model(), blobs.x, blobs.given, probe="auto", epochs=3, warmup=1)
-    reach = result.training.reach
-    assert isinstance(reach, Watched)
-    reach.chosen = "in-sample"
-    assert set(reach.state_dict()) == {"chosen", "contradicted"}
-    assert list(reach.train_steps(None, None)) == []  # type: ignore[arg-type]
+    prober = result.training.prober
+    assert isinstance(prober, AutoProber)
+    prober.chosen = "in-sample"
+    assert set(prober.state_dict()) == {"chosen", "contradicted"}
+    assert list(prober.train_steps(None, None)) == []  # type: ignore[arg-type]
 
 
 def test_judging_by_probabilities_is_what_the_logits_would_have_said():

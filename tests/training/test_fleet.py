@@ -10,12 +10,12 @@ import torch
 
 import stepe
 from stepe import InputError
-from stepe.engine import fleet
-from stepe.engine.fleet import run_together
 from stepe.engine.steps import Awaitable, Steps
 from stepe.methods import METHODS, make_method
+from stepe.training import fleet
 from stepe.training.building import Result, Row, Training
 from stepe.training.fit import Job, begin
+from stepe.training.fleet import run_together
 
 CPU = torch.device("cpu")
 
