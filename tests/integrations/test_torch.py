@@ -261,8 +261,8 @@ def test_without_a_rate_it_is_found_out(data, make_model):
     estimate = cleaner.method.automatic.estimate
     assert estimate is not None
     assert 0 <= estimate.low <= estimate.rate <= estimate.high <= 1
-    assert cleaner.method.drop_max == estimate.drop_max > 0
-    assert StepE(data, epochs=EPOCHS, noise_rate=0.2).method.drop_max == pytest.approx(0.25)
+    assert cleaner.method.dropping.rho_max == estimate.drop_max > 0
+    assert StepE(data, epochs=EPOCHS, noise_rate=0.2).method.dropping.rho_max == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 import stepe
 from stepe import InputError
-from stepe.methods.mixing import blend
+from stepe.methods.parts.mixing import blend
 
 
 def reference(x: Tensor, target: Tensor, share: Tensor, weight: Tensor) -> float:

@@ -1,8 +1,11 @@
+import inspect
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import stepe
@@ -11,6 +14,7 @@ from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
 from stepe.loop.randomness import Stream
 from stepe.methods import METHODS, Task, make_method
+from stepe.methods.step_e import step_e
 from stepe.training.building import Result
 
 
@@ -33,6 +37,62 @@ class Run:
         plan = self.method.plan(epoch, self.ledger)
         self.ledger.record_selection(plan.kept)
         return plan
+
+
+# The paper's algorithm
+
+
+def test_the_algorithm_reads_in_forty_lines():
+    assert len(inspect.getsource(step_e).splitlines()) <= 40
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(1, 12).flatmap(
+        lambda n: st.lists(
+            st.lists(st.sampled_from([0.0, 0.5, 0.5, 1.0, 3.0, float("nan"), float("inf")]), min_size=n, max_size=n),
+            min_size=2,
+            max_size=7,
+        )
+    ),
+    st.integers(0, 6),
+    st.sampled_from([0.0, 0.2, 0.5, 0.9]),
+)
+def test_the_method_keeps_what_the_algorithm_of_the_paper_keeps(losses, warmup, rho_max):
+    epochs, n = len(losses), len(losses[0])
+    warmup = min(warmup, epochs - 1)
+    probed, trained = iter(losses[warmup:]), []
+    step_e(lambda: torch.tensor(next(probed)), trained.append, n, epochs=epochs, warmup=warmup, rho_max=rho_max)
+    run = Run(n, epochs, schedule="linear", warmup=warmup, rho_max=rho_max)
+    for epoch, (seen, kept) in enumerate(zip(losses, trained, strict=True)):
+        assert torch.equal(run.epoch(epoch, seen).kept, kept)
+
+
+def test_fit_trains_the_model_that_the_algorithm_of_the_paper_trains(blobs):
+    model = nn.Linear(6, 3)
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    epochs, kept_by_paper = 8, []
+
+    def train(kept: Tensor) -> None:
+        kept_by_paper.append(int(kept.sum()))
+        model.zero_grad()
+        F.cross_entropy(model(blobs.x[kept]), blobs.given[kept]).backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.5 * parameter.grad
+
+    with torch.enable_grad():
+        step_e(lambda: unreduced(model(blobs.x), blobs.given).detach(), train, 97, epochs=epochs, warmup=2, rho_max=0.3)
+    other = nn.Linear(6, 3)
+    other.load_state_dict(start)
+    result = stepe.fit(
+        other, blobs.x, blobs.given, method="step-e", rho_max=0.3, warmup=2, schedule="linear", epochs=epochs,
+        batch_size=97, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.5), device="cpu",
+        rate_shape=lambda progress: 1.0,
+    )  # fmt: skip
+    assert [row["kept"] for row in result.history] == kept_by_paper
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(result.model.state_dict()[name], value)
 
 
 def dropped(plan: Plan) -> list[int]:
@@ -149,7 +209,7 @@ def test_the_state_holds_the_resolved_rho_max():
     run = Run(rho_max=0.3)
     other = Run(rho_max=0.1)
     other.method.load_state_dict(run.method.state_dict())
-    assert [other.method.drop_fraction(e) for e in range(10)] == [run.method.drop_fraction(e) for e in range(10)]
+    assert [other.method.dropping.share(e) for e in range(10)] == [run.method.dropping.share(e) for e in range(10)]
 
 
 # Step-E at rho = 0 is plain training

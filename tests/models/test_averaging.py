@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 import stepe
+from stepe.loop.ledger import Ledger
+from stepe.loop.task import Task
 from stepe.methods.plain import Plain
 from stepe.methods.step_e import StepwiseElimination
 from stepe.models.averaging import Average
@@ -15,7 +17,9 @@ from stepe.models.averaging import Average
 class Averaged(StepwiseElimination):
     """Step-E whose weights are averaged over two epochs."""
 
-    averaging = 2.0
+    def start(self, task: Task, ledger: Ledger) -> None:
+        super().start(task, ledger)
+        self.averaging = 2.0
 
 
 def network() -> nn.Module:

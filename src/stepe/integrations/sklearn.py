@@ -39,7 +39,8 @@ from stepe.evidence.believe import training_table
 from stepe.loop.ledger import Ledger
 from stepe.loop.randomness import Stream, seeded
 from stepe.methods import Task
-from stepe.methods.elimination import Elimination
+from stepe.methods.eliminating import Eliminating
+from stepe.methods.step_e import StepwiseElimination
 from stepe.models.mlp import MLP
 from stepe.models.sparse import SparseMLP
 from stepe.samples.sparse import SparseSamples, SparseScale, entries
@@ -47,7 +48,7 @@ from stepe.training.building import check_trusted, cross_entropy, find_device
 from stepe.training.fit import fit
 from stepe.training.judging.auto import AUTO
 from stepe.training.judging.folds import Folds
-from stepe.training.rounds import Floats, Member, Rounds, RoundwiseElimination
+from stepe.training.rounds import MEMORY, Floats, Member, Rounds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -218,7 +219,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _train_network(
         self, x: Any, y: Labels, labels: Tensor, weight: Floats | None, trusted: Tensor | None
-    ) -> tuple[Elimination, Ledger]:
+    ) -> tuple[Eliminating, Ledger]:
         sparse = hasattr(x, "tocsr")
         asked = {name: getattr(self, name) for name in TRAINING if getattr(self, name) is not None}
         preset = training_for("text" if sparse else "features", len(y))
@@ -249,12 +250,12 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.network_: nn.Module | None = result.model.cpu().double().eval()
         self.estimator_: Any = None
         self.history_ = result.history
-        assert isinstance(result.training.method, Elimination)
+        assert isinstance(result.training.method, Eliminating)
         return result.training.method, result.ledger
 
     def _train_rounds(
         self, x: Any, y: Labels, labels: Tensor, weight: Floats | None, trusted: Tensor | None
-    ) -> tuple[Elimination, Ledger]:
+    ) -> tuple[Eliminating, Ledger]:
         rounds = ROUNDS if self.rounds is None else self.rounds
         if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
             raise InputError(f"rounds is {rounds!r}; it must be a whole number, at least 1")
@@ -276,7 +277,8 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         # The first round already drops its part, the last one all of it.
         schedule = partial(_stairs, 1 / rounds)
-        method, ledger = RoundwiseElimination(warmup=1, schedule=schedule, **self._method_options()), Ledger(task.n)
+        method = StepwiseElimination(warmup=1, schedule=schedule, guess_memory=MEMORY, **self._method_options())
+        ledger = Ledger(task.n)
         method.start(task, ledger)
         work = Rounds(self.estimator, x, y, self.classes_, weight, task.seed, self.n_jobs)
         kept = work.run(method, task, ledger, folds)
@@ -294,7 +296,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _report(
-        self, method: Elimination, ledger: Ledger, labels: Tensor, rows: npt.NDArray[np.int64], index: "pd.Index[Any]"
+        self, method: Eliminating, ledger: Ledger, labels: Tensor, rows: npt.NDArray[np.int64], index: "pd.Index[Any]"
     ) -> None:
         import pandas as pd
 

@@ -1,7 +1,7 @@
 """Mixup: train on blends of two samples, and on the labels of both.
 
 Zhang et al., *mixup: Beyond Empirical Risk Minimization*, 2018, Eq. 2. What it does stands in
-:mod:`stepe.methods.mixing`.
+:mod:`stepe.methods.parts.mixing`.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from torch import Tensor
 from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
 from stepe.loop.task import Batch, Forward, Task
-from stepe.methods.mixing import Blends
+from stepe.methods.parts.mixing import Blends
 from stepe.methods.plain import Plain
 
 

@@ -1,5 +1,11 @@
-"""Step-E, Stepwise Elimination: the paper's method (sections 3.3 and 3.4)."""
+"""Step-E, Stepwise Elimination: the paper's algorithm as one function, then the method that runs it everywhere.
 
+:func:`step_e` is what the paper says, line by line, and what the tests hold :class:`StepwiseElimination` to. The class
+is the same algorithm in answers to the questions that engines and loops ask, with what the paper left open as options.
+"""
+
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,13 +14,43 @@ from torch import Tensor
 
 from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
-from stepe.loop.schedule import Schedule, Shape, make_schedule
+from stepe.loop.schedule import Shape, make_schedule
 from stepe.loop.task import Task
-from stepe.methods.elimination import Elimination
+from stepe.methods.defaults import Settings
+from stepe.methods.eliminating import Eliminating, Parts
+
+
+def step_e(
+    probe: Callable[[], Tensor], train: Callable[[Tensor], None], n: int, *, epochs: int, warmup: int, rho_max: float
+) -> Tensor:
+    """Train on labels of which up to ``rho_max`` are wrong; return which samples the last epoch kept.
+
+    ``probe()`` gives the loss of each of the n samples under the model as it is (theta in the paper), ``train(kept)``
+    trains that model for one epoch on the kept samples (those whose gamma is 1).
+    """
+    kept = torch.ones(n, dtype=torch.bool)
+    # 3.2: minimise J over theta and gamma in turn, once an epoch.
+    for epoch in range(epochs):
+        # 3.4, warm-up: no sample is dropped, so that the model learns a rough decision boundary.
+        if epoch >= warmup:
+            # 3.4, Eq. 2: rho_t grows linearly from 0 to rho_max over the remaining epochs.
+            rho = rho_max * (epoch - warmup) / (epochs - warmup)
+            # 3.3, step 1, probe pass: the losses of all samples, dropped ones included.
+            losses = probe()
+            # 3.3, step 2, sorting and thresholding: for fixed theta, J is smallest with the highest losses dropped, as
+            # many as 3.1 allows. Of equal losses the earlier samples stay; a loss that is no number goes first.
+            order = torch.argsort(torch.where(losses.isfinite(), losses, math.inf), stable=True)
+            count = n - math.floor(rho * n + 1e-9)
+            kept = torch.zeros(n, dtype=torch.bool)
+            kept[order[:count]] = True
+            kept &= losses.isfinite()
+        # 3.3, step 3, model update: for fixed gamma, an epoch of SGD on the kept samples alone.
+        train(kept)
+    return kept
 
 
 @dataclass
-class StepwiseElimination(Elimination):
+class StepwiseElimination(Eliminating):
     """Each epoch after the warm-up, probe all samples, keep the lowest 1 - rho_t, train on those.
 
     A drop is not for ever: a sample comes back when its score does, unless ``sticky``.
@@ -45,21 +81,16 @@ class StepwiseElimination(Elimination):
             raise InputError(f"probe_every is {self.probe_every!r}; it must be a whole number of epochs, at least 1")
         super().start(task, ledger)
 
-    def schedule_for(self, drop_max: float) -> Schedule:
-        """The stepwise elimination schedule."""
-        return make_schedule(
-            self.schedule,
-            drop_max=drop_max,
-            epochs=self.task.epochs,
-            warmup=self.warmup_epochs,
-            ramp_end=self.settings.ramp_end,
+    def compose(self, settings: Settings) -> Parts:
+        """Take the stepwise elimination schedule, and nothing but the selection."""
+        epochs = self.task.epochs
+        return Parts(
+            lambda rho_max, warmup: make_schedule(
+                self.schedule, drop_max=rho_max, epochs=epochs, warmup=warmup, ramp_end=settings.ramp_end
+            ),
+            sticky=self.sticky,
         )
 
     def wants_probe(self, epoch: int) -> bool:
-        """After the warm-up, and where something is to be found out, before too; every so many epochs."""
+        """Ask after the warm-up, and where something is to be found out, before too; every so many epochs."""
         return epoch >= self.first_probe and (epoch - self.first_probe) % self.probe_every == 0
-
-    def scores(self, ledger: Ledger) -> Tensor:
-        """A sticky drop is a score of infinity."""
-        scores = super().scores(ledger)
-        return torch.where(ledger["dropped"], torch.inf, scores) if self.sticky else scores

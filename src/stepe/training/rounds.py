@@ -24,10 +24,8 @@ from stepe.training.judging.folds import Dealt, Folds
 Floats = npt.NDArray[np.float64]
 
 
-class RoundwiseElimination(StepwiseElimination):
-    """Step-E over a few rounds: judges that are fitted anew weigh as much as all that was said before."""
-
-    remembers = 0.5
+MEMORY = 0.5
+"""of the running guess: judges that are fitted anew weigh as much as all that was said before"""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from stepe import InputError
 from stepe.beliefs.rate import Rate
 from stepe.loop.ledger import JudgedBy, Ledger, Observation
 from stepe.methods import Task, make_method
-from stepe.methods.settings import drop_max_for
+from stepe.methods.defaults import rho_max_for
 from stepe.training.building import cross_entropy
 
 OFF: dict[str, Any] = {"score": "loss", "average": 0, "correct": False, "refine": 0, "mixup": 0, "prior": "none"}
@@ -99,7 +99,7 @@ def test_as_many_are_dropped_as_are_wrong():
     assert started(rho_max=None)[0].automatic.finds_rate
     method, ledger = make_method("step-e-plus"), Ledger(5)
     method.start(Task(LABELS, 3, epochs=10, seed=0, criterion=cross_entropy(3), noise_rate=0.4), ledger)
-    assert method.drop_max == 0.4
+    assert method.dropping.rho_max == 0.4
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_as_many_are_dropped_as_are_wrong():
     [(Rate(0.3, 0.2, 0.4), 0.3), (Rate(0.6, 0.1, 0.9), 0.5), (Rate(0.9, 0.8, 1), 0.8)],
 )
 def test_more_than_half_is_dropped_only_where_that_much_is_surely_wrong(found, drop_max):
-    assert drop_max_for(found, margin=False) == pytest.approx(drop_max)
+    assert rho_max_for(found, margin=False) == pytest.approx(drop_max)
 
 
 def test_the_prior_moves_the_scores():

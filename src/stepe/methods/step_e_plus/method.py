@@ -6,18 +6,16 @@ further pass over the data is needed. Every part can be switched off: with all o
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
-
-import torch
-from torch import Tensor
+from typing import ClassVar
 
 from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
-from stepe.loop.plan import Plan
-from stepe.loop.task import Batch, Forward, Task
-from stepe.methods.mixing import Blends
+from stepe.loop.task import Task
+from stepe.methods.defaults import Settings
+from stepe.methods.eliminating import Parts
+from stepe.methods.parts.correction import check_takes_probabilities
+from stepe.methods.parts.mixing import Blends
 from stepe.methods.step_e import StepwiseElimination
-from stepe.methods.step_e_plus.correction import check_takes_probabilities, confidence, corrected
 from stepe.methods.step_e_plus.prior import Prior, align, check_prior, class_prior
 
 SELDOM = 3
@@ -32,15 +30,11 @@ class StepEPlus(StepwiseElimination):
     summary: ClassVar[str] = "step-e, whose probe also corrects: dropped samples train on a running guess"
     paper: ClassVar[str] = "Step-E, and what the probe knows beyond it"
     needs_classes: ClassVar[bool] = True
-    drops_a_margin: ClassVar[bool] = False
-    """what is dropped in vain trains on its guess"""
+    corrects: ClassVar[bool] = True
 
     average: float | None = None
     """epochs over which weights are averaged for the model that is probed and tested; 0: off; ``None``: 0.85 where
     that model judges the samples it trains on, off where others judge them (``probe``)"""
-    guess_memory: float | None = None
-    """how much of the running guess is left when the next probe comes in; ``None``: 0.85 where the model judges the
-    samples it trains on; of others' guesses, which need no such caution, so much after a sixtieth of the run"""
     prior: Prior = "none"
     """how often the classes occur, to which guesses are aligned (``stepe.methods.step_e_plus.prior``)"""
     correct: bool = True
@@ -57,18 +51,16 @@ class StepEPlus(StepwiseElimination):
         """Resolve the options."""
         self._check_options()
         super().start(task, ledger)
-        self.averaging = self.settings.average
         check_prior(self.prior, task.classes)
-        if self.correct or self.settings.refine:
+        if self.correction is not None:
             check_takes_probabilities(task.criterion, task.classes, task.device)
-        self._blends = Blends(task, self.mixup, cut=self.cutmix, at_least_half=True) if self.mixup else None
 
     def _check_options(self) -> None:
         for name in ("average", "mixup"):
             number = getattr(self, name)
             if number is not None and not number >= 0:
                 raise InputError(f"{name} is {number!r}; it must be 0 (off) or positive")
-        for name in ("refine", "guess_memory", "cutmix"):
+        for name in ("refine", "cutmix"):
             number = getattr(self, name)
             if number is not None and not 0 <= number <= 1:
                 raise InputError(f"{name} is {number!r}; it must be a share in [0, 1]")
@@ -76,6 +68,16 @@ class StepEPlus(StepwiseElimination):
             raise InputError(f"cutmix is {self.cutmix}, a share of the blends, and mixup=0 has none")
         if self.softness and self.correct:
             raise InputError("softness trains on doubtful labels, and correct on guesses instead: choose one of them")
+
+    def compose(self, settings: Settings) -> Parts:
+        """Add correction, blends and the prior to the stepwise elimination."""
+        task = self.task
+        return replace(
+            super().compose(settings),
+            align=lambda guess: align(guess, class_prior(self.prior, task.labels, task.classes)),
+            correct=self.correct,
+            mixing=Blends(task, self.mixup, cut=self.cutmix, at_least_half=True) if self.mixup else None,
+        )
 
     @property
     def mixes_inputs(self) -> bool:  # type: ignore[override]
@@ -88,50 +90,3 @@ class StepEPlus(StepwiseElimination):
         if epoch < self.warmup_epochs or not judges_itself:
             return super().wants_probe(epoch)
         return (epoch - self.warmup_epochs) % max(SELDOM, self.probe_every) == 0
-
-    def align(self, guess: Tensor) -> Tensor:
-        """By the prior that was asked for."""
-        return align(guess, class_prior(self.prior, self.task.labels, self.task.classes))
-
-    def prepare(self, epoch: int) -> None:
-        """Draw the shares of the blends."""
-        if self._blends is not None:
-            self._blends.draw(epoch)
-
-    def plan(self, epoch: int, ledger: Ledger) -> Plan:
-        """Given labels in the warm-up; then kept ones, refined, and guesses for the others."""
-        plan, refine = super().plan(epoch, ledger), self.settings.refine
-        if epoch < self.warmup_epochs or not (self.correct or refine):
-            return plan
-        guess, ramp = self.guess.of(ledger), self.drop_fraction.progress(epoch)
-        believed = plan.kept if self.task.trusted is None else plan.kept & ~self.task.trusted.to(plan.kept.device)
-        share = torch.where(believed, refine * ramp, 0.0).to(guess.device)[:, None]
-        plan = replace(plan, target=corrected(self.task.labels, plan.kept, guess, share).to(ledger["guess"].dtype))
-        if not self.correct:
-            return plan
-        weight = confidence(plan.kept, guess)
-        if (shows := self.guess.shows(ledger)) is not None:  # whoever learns a guess about nothing is soon sure of it
-            weight = torch.where(plan.kept.to(weight.device), weight, weight * shows.to(weight.device))
-        return replace(plan, weight=weight, trains=(weight > 0).to(plan.kept.device))
-
-    @property
-    def stacks(self) -> bool:
-        """Blends keep to their batch; whoever overrides the loss has to say whether theirs does."""
-        return type(self).loss is StepEPlus.loss
-
-    def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """The criterion under the plan's targets, of blends where there are any."""
-        if batch.target.is_floating_point():
-            batch = replace(batch, target=batch.target.float())
-        return super().loss(forward, batch) if self._blends is None else self._blends.loss(forward, batch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """With the shares of the blends."""
-        blends = {} if self._blends is None else {"blends": self._blends.state_dict()}
-        return super().state_dict() | blends
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore them."""
-        super().load_state_dict(state)
-        if self._blends is not None:
-            self._blends.load_state_dict(state["blends"])

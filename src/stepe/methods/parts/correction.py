@@ -1,12 +1,17 @@
 """What to train on where labels are not believed, or not quite: the guess, instead of the label or beside it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from stepe.errors import InputError
+from stepe.evidence.running_guess import RunningGuess
+from stepe.loop.ledger import Ledger
+from stepe.loop.plan import Plan
+from stepe.loop.task import Task
 
 
 def check_takes_probabilities(
@@ -51,3 +56,28 @@ def confidence(kept: Tensor, guess: Tensor) -> Tensor:
     tensor([1.0000, 0.7000])
     """
     return torch.where(kept.to(guess.device), 1.0, guess.amax(1).nan_to_num(nan=0.0))
+
+
+@dataclass(frozen=True)
+class Correction:
+    """Trains dropped samples on the running guess, and refines kept labels by it."""
+
+    task: Task
+    guess: RunningGuess
+    correct: bool
+    """whether the dropped train on the guess, by its confidence; else not at all"""
+    refine: float
+    """how much of a kept label the guess replaces once the ramp is done"""
+
+    def carry_out(self, plan: Plan, ramp: float, ledger: Ledger) -> Plan:
+        """Put other targets into a plan, and weights by how sure they are; ``ramp`` says how far up it the run is."""
+        guess = self.guess.of(ledger)
+        believed = plan.kept if self.task.trusted is None else plan.kept & ~self.task.trusted.to(plan.kept.device)
+        share = torch.where(believed, self.refine * ramp, 0.0).to(guess.device)[:, None]
+        plan = replace(plan, target=corrected(self.task.labels, plan.kept, guess, share).to(ledger["guess"].dtype))
+        if not self.correct:
+            return plan
+        weight = confidence(plan.kept, guess)
+        if (shows := self.guess.shows(ledger)) is not None:  # a model that learns a guess about nothing is soon sure
+            weight = torch.where(plan.kept.to(weight.device), weight, weight * shows.to(weight.device))
+        return replace(plan, weight=weight, trains=(weight > 0).to(plan.kept.device))

@@ -6,10 +6,11 @@ from typing import Any, Literal
 from stepe.beliefs.rate import CAP_OF_ESTIMATE, Rate
 from stepe.errors import InputError
 from stepe.evidence.noise_rate import check_rate, drop_max_from_rate, resolve_drop_max
+from stepe.loop.ledger import TRUST_MEMORY
 from stepe.loop.schedule import check_epochs, default_warmup
 from stepe.loop.task import Task
+from stepe.methods.parts.ranking import Score
 
-Score = Literal["loss", "guess", "posterior"]
 SCORES = ("auto", "loss", "guess", "posterior")
 AVERAGE, MEMORY, REFINE, USUAL_LENGTH = 0.85, 0.85, 0.5, 60
 """of Step-E+, in runs of so many epochs. A guess that forgets faster follows every whim of the model that trains on the
@@ -53,43 +54,41 @@ class Settings:
 
 
 def resolve(options: Any, task: Task) -> Settings:
-    """Say what every option of a method stands for, given the data.
+    """Say what every option of an eliminating method stands for, given the data.
 
     Step-E+ is Step-E with parts of its own (``average``, ``refine``, ``correct``...); where a method lacks such an
     option, the part is off.
     """
-    is_plus, itself = hasattr(options, "correct"), task.probe == "in-sample"
+    corrects, itself = options.corrects, task.probe == "in-sample"
 
-    def part(name: str, off: float, default: float) -> float:
-        asked = getattr(options, name, off)
+    def part(name: str, default: float) -> float:
+        asked = getattr(options, name, 0.0)
         return default if asked is None else asked
 
     probe_every = getattr(options, "probe_every", 1)
     warmup = resolve_warmup(options.warmup, task.epochs)
-    rho_max = resolve_drop_max(
-        options.rho_max, task.noise_rate, lambda rate: drop_max_for(rate, margin=options.drops_a_margin)
-    )
+    rho_max = resolve_drop_max(options.rho_max, task.noise_rate, lambda rate: rho_max_for(rate, margin=not corrects))
     score: Score = options.score
     if options.score == "auto":
         by_posterior = rho_max is None or not itself
-        score = "posterior" if by_posterior else "guess" if is_plus else "loss"
+        score = "posterior" if by_posterior else "guess" if corrects else "loss"
     # Guesses out of fold come from several models: averaged weights and refined labels were of no use to them.
-    refine = part("refine", 0.0, REFINE if itself else 0.0)
+    refine = part("refine", REFINE if itself else 0.0)
     usual = MEMORY if itself else MEMORY ** (USUAL_LENGTH * probe_every / task.epochs)
     ramp_end = getattr(options, "ramp_end", None)
-    if is_plus and ramp_end is None and options.schedule == "auto":
+    if corrects and ramp_end is None and options.schedule == "auto":
         ramp_end = max(warmup, round((RAMP_END_WITH_WINDOWS if options.cutmix else RAMP_END) * task.epochs))
     return Settings(
         rho_max=rho_max,
         warmup=warmup,
         score=score,
-        keeps_guess=score != "loss" or rho_max is None or (is_plus and options.correct) or refine > 0,
-        guess_memory=part("guess_memory", options.remembers, usual),
-        guess_starts_early=is_plus,
+        keeps_guess=score != "loss" or rho_max is None or getattr(options, "correct", False) or refine > 0,
+        guess_memory=part("guess_memory", usual if corrects else TRUST_MEMORY),
+        guess_starts_early=corrects,
         memory=getattr(options, "memory", 0.0),
         probe_every=probe_every,
         ramp_end=ramp_end,
-        average=part("average", 0.0, AVERAGE if itself else 0.0),
+        average=part("average", AVERAGE if itself else 0.0),
         refine=refine,
     )
 
@@ -103,9 +102,29 @@ def check(options: Any, task: Task) -> None:
         raise InputError(f"softness is {options.softness!r}; it must be 0 (drop) or a positive number of loss units")
     if options.score not in SCORES:
         raise InputError(f"score is {options.score!r}; choose one of {', '.join(SCORES)}")
+    if options.guess_memory is not None and not 0 <= options.guess_memory <= 1:
+        raise InputError(f"guess_memory is {options.guess_memory!r}; it must be a share in [0, 1]")
+    if task.kind != "classes":
+        _check_not_about_classes(options, task)
 
 
-def drop_max_for(rate: float | Rate, *, margin: bool) -> float:
+def _check_not_about_classes(options: Any, task: Task) -> None:
+    """Refuse what is found out by comparing classes, where labels are none."""
+    if resolve(options, task).rho_max is None:
+        raise InputError(
+            f"how many labels are wrong can be estimated for classes alone, and these are {task.kind}: give rho_max, "
+            "the largest share to drop, or noise_rate, the share that is wrong"
+        )
+    if options.score in ("guess", "posterior") or task.probe != "in-sample":
+        raise InputError(
+            f"a running guess and a cross-fitted probe need classes, and these labels are {task.kind}: use "
+            "score='loss' and probe='in-sample'"
+        )
+    if options.min_keep > 0 and task.groups is None:
+        raise InputError(f"min_keep protects classes, and these labels are {task.kind}: give groups too")
+
+
+def rho_max_for(rate: float | Rate, *, margin: bool) -> float:
     """The most to drop, with so many labels wrong: a margin more, as in the paper, or just as many."""
     if margin:
         return rate.drop_max if isinstance(rate, Rate) else drop_max_from_rate(rate)

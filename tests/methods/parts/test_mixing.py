@@ -7,7 +7,7 @@ from torch import Tensor
 from stepe import InputError
 from stepe.loop.task import Batch
 from stepe.methods import Task
-from stepe.methods.mixing import Blends, blend, blend_and_cut
+from stepe.methods.parts.mixing import Blends, blend, blend_and_cut
 from stepe.training.building import cross_entropy
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from stepe.methods.step_e_plus.correction import confidence, corrected
+from stepe.methods.parts.correction import confidence, corrected
 
 LABELS = torch.tensor([0, 1, 2, 0])
 KEPT = torch.tensor([True, True, False, False])

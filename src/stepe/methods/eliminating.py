@@ -1,0 +1,224 @@
+"""What Step-E, one-shot filtering and Step-E+ have in common: their options, and how their parts work together."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from stepe.beliefs.belief import Belief
+from stepe.errors import InputError
+from stepe.evidence.automatic import Automatic
+from stepe.evidence.believe import believe
+from stepe.evidence.running_guess import RunningGuess
+from stepe.loop.ledger import Ledger, Observation
+from stepe.loop.plan import Plan
+from stepe.loop.probe import among_classes
+from stepe.loop.task import Batch, Forward, Task, View
+from stepe.methods.base import Method
+from stepe.methods.defaults import Settings, check, resolve, rho_max_for
+from stepe.methods.parts.correction import Correction
+from stepe.methods.parts.dropping import Dropping, MakeSchedule
+from stepe.methods.parts.mixing import Blends
+from stepe.methods.parts.ranking import Ranking
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What sets one eliminating method apart from another."""
+
+    make_schedule: MakeSchedule
+    sticky: bool = False
+    align: Callable[[Tensor], Tensor] = lambda guess: guess
+    """guesses -> guesses that agree with how often the classes occur"""
+    correct: bool = False
+    mixing: Blends | None = None
+
+
+@dataclass
+class Eliminating(Method):
+    """Keep the lowest 1 - rho_t of the scores. A subclass says what it is composed of, and when it wants a probe."""
+
+    cross_fits: ClassVar[bool] = True
+    corrects: ClassVar[bool] = False
+    """whether what is dropped may train on a running guess, so that little is lost by dropping in vain"""
+
+    rho_max: float | Literal["auto"] | None = None
+    """largest fraction ever dropped; ``None``: from the known noise rate; without one, ``auto``: found out"""
+    warmup: int | Literal["auto"] | None = None
+    """epochs before anything is dropped; ``None``: a sixth of the run; ``auto``: until nothing is learned but noise"""
+    score: Literal["auto", "loss", "guess", "posterior"] = "auto"
+    """what is ranked: the latest loss, as in the paper; that of the running guess; or how unlikely the label is by the
+    guess and by how labels go wrong (``stepe.evidence.posterior``). ``auto``: the last where rho_max is found out or
+    the probe is cross-fitted, else the loss"""
+    softness: float = 0.0
+    """down-weight instead of dropping, with this temperature in units of loss; 0 drops"""
+    min_keep: float = 0.0
+    """share of every group (class, unless groups are given) that is never dropped; 0 is off"""
+    guess_memory: float | None = None
+    """how much of the running guess is left when the next probe comes in; ``None``: 0.9; of Step-E+, 0.85 where the
+    model judges the samples it trains on, and of others' guesses, which need no such caution, so much after a sixtieth
+    of the run"""
+    view: View = "augmented"
+
+    @abstractmethod
+    def compose(self, settings: Settings) -> Parts:
+        """Say what the method is made of, once its options are resolved."""
+
+    def start(self, task: Task, ledger: Ledger) -> None:
+        """Resolve the options, and put the parts together."""
+        super().start(task, ledger)
+        check(self, task)
+        settings = self.settings = resolve(self, task)
+        parts = self.compose(settings)
+        automatic = Automatic(finds_rate=settings.rho_max is None, finds_warmup=self.warmup == "auto")
+        if automatic and settings.warmup < 1:
+            raise InputError(
+                "how much to drop is found out in the warm-up, and there is none: train for 2 epochs or more, the "
+                "first of them a warm-up, or give rho_max"
+            )
+        self.needs_probabilities, self.averaging = settings.keeps_guess, settings.average
+        self.guess = RunningGuess(task, automatic, settings.refine > 0, self.score == "guess", parts.align)
+        if self.needs_probabilities:
+            self.guess.declare(ledger)
+        if task.trusted is not None:
+            ledger["trusted"] = task.trusted
+        self.dropping = Dropping(
+            task,
+            automatic,
+            parts.make_schedule,
+            rho_max=settings.rho_max,
+            warmup=settings.warmup,
+            rho_max_for=lambda rate: rho_max_for(rate, margin=not self.corrects),
+        )
+        self.ranking = Ranking(
+            task, self.guess, settings.score, parts.sticky, self.min_keep, clears=automatic.finds_rate
+        )
+        corrects = parts.correct or settings.refine > 0
+        self.correction = Correction(task, self.guess, parts.correct, settings.refine) if corrects else None
+        self.mixing = parts.mixing
+
+    @property
+    def warmup_epochs(self) -> int:  # type: ignore[override]
+        """Epochs before anything is dropped, as far as is known by now."""
+        return self.dropping.warmup
+
+    @property
+    def automatic(self) -> Automatic:
+        """What is found out in the run."""
+        return self.dropping.automatic
+
+    @property
+    def first_probe(self) -> int:
+        """The epoch before which no probe is needed."""
+        return self.settings.first_probe(self.warmup_epochs, finds_out=bool(self.automatic))
+
+    # -- What a probe teaches -------------------------------------------------------------------------------------
+
+    def observe(self, epoch: int, seen: Observation, ledger: Ledger) -> None:
+        """Take in a probe; then end the warm-up if it is time, and take what the probe says of the noise."""
+        if self.needs_probabilities and seen.probability is None:
+            raise InputError(
+                "rho_max='auto' and the running guess need logits of shape (batch, classes) from the model; "
+                "give rho_max as a number"
+            )
+        if seen.probability is not None:
+            seen = replace(seen, probability=among_classes(seen.probability, self.task.classes))
+        unlearned = self.settings.guess_starts(self.warmup_epochs) - self.first_probe
+        learned = self.settings.probe_every * int(ledger["times_probed"].max()) >= unlearned
+        memory = self.settings.guess_memory if learned else 0.0
+        ledger.record_probe(seen, memory=self.settings.memory, trust_memory=memory)
+        self.automatic.note(seen)
+        self.guess.remember_shows(ledger, memory)
+        self.dropping.end_warmup(epoch, ledger)
+        unknown = self.automatic.finds_rate or self.task.noise_rate is None or self.settings.score == "posterior"
+        if self.needs_probabilities and unknown:
+            self.dropping.learn_rate(epoch, ledger, self.guess)
+
+    # -- What an epoch trains on ----------------------------------------------------------------------------------
+
+    def scores(self, ledger: Ledger) -> Tensor:
+        """Score how suspicious each label is: what the selection ranks by."""
+        return self.ranking.scores(ledger)
+
+    def plan(self, epoch: int, ledger: Ledger) -> Plan:
+        """Plan an epoch on all samples in the warm-up, and on those with the lowest scores after it."""
+        if epoch < self.warmup_epochs:
+            return super().plan(epoch, ledger)
+        drop_fraction, scores = self.dropping.share(epoch), self.scores(ledger)
+        chosen = self.ranking.select(scores, drop_fraction, ledger)
+        weight = self.ranking.weights(scores, chosen, self.softness) if self.softness > 0 else None
+        plan = Plan(
+            epoch,
+            self.task.epochs,
+            chosen.kept,
+            self.task.seed,
+            trains=None if weight is None else weight > 0,
+            weight=weight,
+            drop_fraction=drop_fraction,
+            cut=chosen.cut,
+            nonfinite=int(torch.count_nonzero(~torch.isfinite(ledger["loss"]))),
+            shortfall=chosen.shortfall,
+        )
+        if self.correction is None:
+            return plan
+        return self.correction.carry_out(plan, self.dropping.share.progress(epoch), ledger)
+
+    def prepare(self, epoch: int) -> None:
+        """Draw what inputs are blended with."""
+        if self.mixing is not None:
+            self.mixing.draw(epoch)
+
+    # -- How a batch becomes a loss -------------------------------------------------------------------------------
+
+    @property
+    def has_own_loss(self) -> bool:
+        """Whether training takes more than choosing samples: blends, other targets, weights."""
+        overridden = type(self).loss is not Eliminating.loss
+        return overridden or self.mixing is not None or self.correction is not None or self.softness > 0
+
+    @property
+    def stacks(self) -> bool:
+        """Blends keep to their batch; whether another loss does, who overrides it has to say."""
+        return type(self).loss is Eliminating.loss
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """Take the criterion under the plan's targets, of blends where there are any."""
+        if batch.target.dtype == torch.float16:  # guesses are kept in half precision
+            batch = replace(batch, target=batch.target.float())
+        return super().loss(forward, batch) if self.mixing is None else self.mixing.loss(forward, batch)
+
+    # -- What was found out ---------------------------------------------------------------------------------------
+
+    def believes(self, ledger: Ledger) -> Belief:
+        """Believe by the posterior, unless ranking by the guess was asked for."""
+        if not self.needs_probabilities:
+            return super().believes(ledger)
+        posterior = self.guess.posterior(ledger)
+        found = posterior.rate if posterior is not None and self.automatic.finds_rate else None
+        return believe(ledger, self.task, posterior, found=found)
+
+    def findings(self) -> dict[str, Any]:
+        """Tell how much was dropped at most, and how long the warm-up was."""
+        return {"rho_max": self.dropping.rho_max, "warmup": self.warmup_epochs}
+
+    def resolved(self, task: Task) -> dict[str, Any]:
+        """Name every option with what ``None`` and ``auto`` stand for; ``auto`` remains where runs find out."""
+        told = asdict(resolve(self, task))
+        known = {name: told[name] for name in self.options() if name in told and told[name] is not None}
+        if self.warmup == "auto":
+            known["warmup"] = "auto"
+        return super().resolved(task) | {"rho_max": "auto"} | known
+
+    def state_dict(self) -> dict[str, Any]:
+        """Save what was found out, and the shares of the blends."""
+        blends = {} if self.mixing is None else {"blends": self.mixing.state_dict()}
+        return self.dropping.state_dict() | blends
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up a saved state."""
+        self.dropping.load_state_dict(state)
+        if self.mixing is not None:
+            self.mixing.load_state_dict(state["blends"])
