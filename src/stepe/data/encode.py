@@ -4,7 +4,6 @@ An encoder is fitted on the training part alone and is plain JSON, stored beside
 predicted later is encoded the same way.
 """
 
-import math
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from stepe.errors import InputError, RunError
+from stepe.tables.cells import as_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -440,24 +440,6 @@ def column_type(values: "pd.Series[Any]") -> str:
 def cells(values: "pd.Series[Any]") -> list[str]:
     """Cells as text, whatever they are; empty where there is no value."""
     return ["" if text.strip().lower() in MISSING else text for text in map(as_text, values)]
-
-
-def as_text(value: Any) -> str:
-    """A cell as people would write it: a whole number that pandas made a float is one again.
-
-    >>> [as_text(value) for value in ("007", 3.0, 2.5, None, float("nan"), True)]
-    ['007', '3', '2.5', '', '', 'True']
-    """
-    if isinstance(value, str):
-        return value
-    if value is None or (isinstance(value, float | np.floating) and math.isnan(value)):
-        return ""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    text = str(value)
-    return "" if text in ("<NA>", "NaT") else text
 
 
 def numbers_of(values: "pd.Series[Any]") -> npt.NDArray[np.float64]:

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepe.data.encode import as_text
 from stepe.data.images import Picture, thumbnail
 from stepe.run.previews import CELL, CELLS, SIDE, TEXT, Exhibit, encoded, shortened
+from stepe.tables.cells import as_text
 
 if TYPE_CHECKING:
     import pandas as pd

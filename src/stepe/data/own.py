@@ -25,14 +25,13 @@ from stepe.data.encode import (
     TableEncoder,
     TextEncoder,
     TokenEncoder,
-    as_text,
     cells,
 )
 from stepe.data.originals import Originals
 from stepe.data.split import HOLD_OUT
 from stepe.errors import InputError
 from stepe.models.pretrained import check_model
-from stepe.tables.cells import escape
+from stepe.tables.cells import as_text, escape
 
 if TYPE_CHECKING:
     import pandas as pd

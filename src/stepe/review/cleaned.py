@@ -22,6 +22,7 @@ from stepe.app.run import Run
 from stepe.data.table import is_hf_folder
 from stepe.errors import InputError, RunError
 from stepe.files import replacing
+from stepe.tables.cells import same_label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -206,24 +207,6 @@ def own_samples(run: Run) -> "pd.DataFrame":
     if run.config["request"].get("test") or samples["row"].duplicated().any():
         samples = samples[samples["split"] != "test"]
     return samples.sort_values("row", kind="stable").reset_index(drop=True)
-
-
-def same_label(found: object, name: str) -> bool:
-    """Whether a cell holds the class of that name: text as it is, other values by what they mean.
-
-    >>> same_label("007", "7"), same_label(7.0, "7"), same_label(True, "true")
-    (False, True, True)
-    """
-    if isinstance(found, bytes):
-        found = found.decode("utf-8", "replace")
-    if isinstance(found, str):
-        return found == name or found.strip() == name
-    if str(found).casefold() == name.casefold():
-        return True
-    try:
-        return float(found) == float(name)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -23,10 +23,10 @@ from stepe.review.cleaned import (
     opened_text,
     own_samples,
     records,
-    same_label,
     whole_lines,
 )
 from stepe.run.previews import media_type
+from stepe.tables.cells import same_label
 
 if TYPE_CHECKING:
     import pandas as pd
