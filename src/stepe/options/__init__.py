@@ -1,5 +1,10 @@
 """Options: each is declared here once, with what it means, its range and the panel of ``--help`` it stands in.
 
-Signatures take these declarations as their annotations; command line, config.json, resume and reference read them from
-there. May import ``files`` and ``errors``.
+Signatures take the declarations as annotations (``rho_max: RhoMax = None``); the command line, config.json, the checks
+of a resumed run and the reference in docs/options.md read them from there. May import ``files`` and ``errors``.
 """
+
+from stepe.options.check import check_fields, check_names, check_values, checked
+from stepe.options.option import Declared, Option, options_of
+
+__all__ = ["Declared", "Option", "check_fields", "check_names", "check_values", "checked", "options_of"]

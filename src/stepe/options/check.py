@@ -1,0 +1,63 @@
+"""The checks of options, by their declarations: values out of range, and names that nobody declared."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeVar
+
+from stepe.errors import InputError
+from stepe.options.option import Declared, options_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+declared_options = cache(options_of)
+
+
+def check_values(declaring: Callable[..., Any], values: Mapping[str, Any]) -> None:
+    """Refuse values that the options of a function, or of a dataclass, do not take."""
+    for name, option in declared_options(declaring).items():
+        if name in values:
+            option.check(values[name])
+
+
+def check_fields(options: Any) -> None:
+    """Refuse values that the options of a dataclass do not take."""
+    check_values(type(options), vars(options))
+
+
+def check_names(names: Iterable[str], known: Iterable[str], whose: str) -> None:
+    """Refuse names that are no options, and say which ones they resemble."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            raise InputError(f"{whose} has no option {name!r}; {resembling(name, known) or _all(known)}")
+
+
+def resembling(name: str, known: Iterable[str]) -> str:
+    """Ask whether a similar name was meant; empty where none is similar."""
+    near = get_close_matches(name, list(known), n=3)
+    return f"did you mean {' or '.join(near)}?" if near else ""
+
+
+def _all(names: list[str]) -> str:
+    return f"it takes: {', '.join(names) or 'none'}"
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Check, at each call, that the options of a function are its own and that their values are in range."""
+    signature = inspect.signature(function)
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not takes_all:
+            check_names(kwargs, signature.parameters, function.__qualname__.removesuffix(".__init__"))
+        check_values(function, kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+__all__ = ["Declared", "check_fields", "check_names", "check_values", "checked", "declared_options", "resembling"]
