@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import stepe
-from stepe.run.environment import describe_environment
+from stepe.training.environment import describe_environment
 
 SETTINGS = {
     "symmetric:0.4": "step-e-plus,step-e,plain,oracle,one-shot,self-paced,truncation",

@@ -22,7 +22,7 @@ from stepe.data.noise import Noise
 from stepe.data.source import digits
 from stepe.loop.randomness import Stream, seeded
 from stepe.models.mlp import MLP
-from stepe.run.environment import describe_environment
+from stepe.training.environment import describe_environment
 
 NOISES = (Noise("symmetric", 0.4), Noise("symmetric", 0.02))
 # Seeds of the choice are other seeds than those of the final measurement.

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 
 from stepe.reproduction import grid, runner
-from stepe.run.environment import describe_environment
 from stepe.training.building import Silent
+from stepe.training.environment import describe_environment
 from stepe.training.fleet import run_together
 
 

@@ -27,7 +27,7 @@ from stepe.files import write_text
 from stepe.loop.randomness import Stream, seeded
 from stepe.methods import method_class
 from stepe.models.build import build
-from stepe.run.environment import describe_environment
+from stepe.training.environment import describe_environment
 
 TABLE = "debian-packages.csv"
 HOLD_OUT = 0.2

@@ -27,7 +27,7 @@ from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
 from stepe.loop.ranks import Ranks
 from stepe.loop.selection import select
-from stepe.run.environment import describe_environment
+from stepe.training.environment import describe_environment
 
 SEED, WORLD, DROP, PROBE_BATCH, BATCH = 0, 2, 0.4, 512, 1024
 SIZES = (100_000, 1_000_000, 10_000_000)

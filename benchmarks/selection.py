@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from stepe.loop.selection import keep_count, select
-from stepe.run.environment import describe_environment
+from stepe.training.environment import describe_environment
 
 SEED = 0
 DROP_FRACTIONS = (0.05, 0.4)

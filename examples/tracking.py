@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 import stepe
-from stepe.integrations.trackers import TensorBoard, Tracker
 from stepe.training.building import Training
+from stepe.training.trackers import TensorBoard, Tracker
 
 
 class Printed(Tracker):

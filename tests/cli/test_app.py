@@ -19,8 +19,8 @@ import stepe
 import stepe.cli
 from command import Ended
 from stepe import Run
-from stepe.app.run import RunFolder
 from stepe.methods import EVERY_METHOD
+from stepe.training.recorder import Recorder
 
 COMMANDS = [command.name or command.callback.__name__ for command in stepe.cli.app.app.registered_commands]
 
@@ -327,15 +327,15 @@ def test_a_full_disk_is_one_line(call, mine, monkeypatch):
 
 def interrupt_after(epoch: int, monkeypatch) -> None:
     """As Ctrl-C would, at a precise moment."""
-    ended = RunFolder.epoch_ended
+    ended = Recorder.epoch_ended
 
     def interrupting(self, training, row):
         ended(self, training, row)
         if training.epoch == epoch:
-            monkeypatch.setattr(RunFolder, "epoch_ended", ended)
+            monkeypatch.setattr(Recorder, "epoch_ended", ended)
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(RunFolder, "epoch_ended", interrupting)
+    monkeypatch.setattr(Recorder, "epoch_ended", interrupting)
 
 
 @pytest.mark.usefixtures("_no_report")

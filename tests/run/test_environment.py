@@ -13,7 +13,8 @@ import torch
 
 import stepe
 from stepe.run import environment
-from stepe.run.environment import command_line, commit, describe_environment, device_name
+from stepe.run.environment import command_line, commit
+from stepe.training.environment import describe_environment, device_name
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,12 @@ import torch
 
 import stepe
 from stepe import InputError, Run
+from stepe.beliefs.names import Names
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
 from stepe.methods import METHODS
 from stepe.run.story import Story, tell
+from stepe.training.recorder import About, Recorder
 
 
 def entries(fates: str) -> list[dict[str, object]]:
@@ -56,9 +58,9 @@ def run(tmp_path, blobs, make_model) -> Run:
             kept[5] = epoch not in (1, 2)
             return Plan(epoch, 4, kept, self.task.seed)
 
-    about = stepe.app.run.About(
-        names=stepe.app.run.Names([f"s{i}" for i in range(97)], list(range(97))),
-        held_out_names=stepe.app.run.Names(["s5", "t1"], [5, 1], "test"),
+    about = About(
+        names=Names([f"s{i}" for i in range(97)], list(range(97))),
+        held_out_names=Names(["s5", "t1"], [5, 1], "test"),
     )
     stepe.fit(
         make_model(),
@@ -69,7 +71,7 @@ def run(tmp_path, blobs, make_model) -> Run:
         batch_size=16,
         device="cpu",
         test=(blobs.x[:2], blobs.clean[:2]),
-        run=stepe.app.run.RunFolder(tmp_path / "run", about),
+        run=Recorder(tmp_path / "run", about),
     )
     return Run(tmp_path / "run")
 

@@ -182,7 +182,7 @@ if __name__ == "__main__":
         train(sys.argv[1], workers=2, epochs=int(sys.argv[2]))
     else:
         import matplotlib.figure, pandas, pyarrow.parquet, sklearn.datasets, torch._dynamo  # noqa: E401
-        import stepe.cli, stepe.app.clean, stepe.report.html, stepe.app.run  # noqa: E401
+        import stepe.cli, stepe.app.clean, stepe.report.html, stepe.training.recorder  # noqa: E401
 
         for line in sys.stdin:
             print(json.dumps(fork(json.loads(line))), flush=True)

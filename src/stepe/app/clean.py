@@ -23,7 +23,7 @@ from stepe.app.request import (
     tracked,
     without_refused,
 )
-from stepe.app.run import Run, new_run_path, read_config
+from stepe.app.run import Run
 from stepe.app.work import Follow, carry_out
 from stepe.data import arrays
 from stepe.data.noise import Noise
@@ -32,6 +32,7 @@ from stepe.data.source import BUNDLED_PREFIX, Source, open_own, open_source
 from stepe.data.split import HOLD_OUT
 from stepe.errors import RunError
 from stepe.models.pretrained import check_model
+from stepe.run.folder import new_run_path, read_config
 from stepe.training.building import find_device
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ from typing import Any
 
 from stepe.app.clean import prepare, review_of
 from stepe.app.request import Request, column_names, tracked
-from stepe.app.run import Run, read_config
+from stepe.app.run import Run
 from stepe.app.work import Follow, carry_out
 from stepe.data.own import resolved
 from stepe.data.source import open_source
 from stepe.errors import RunError
+from stepe.run.folder import read_config
 from stepe.training.building import find_device
 
 

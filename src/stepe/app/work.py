@@ -12,7 +12,7 @@ from torch import nn
 from stepe.app.decided import Review
 from stepe.app.networks import Preset, describe_network, image_options, is_small, preset_for, say_how_long, threads_for
 from stepe.app.request import Request, known_rate
-from stepe.app.run import About, Run, RunFolder
+from stepe.app.run import Run
 from stepe.data.encode import (
     ImageEncoder,
     write_encoder,
@@ -26,6 +26,7 @@ from stepe.models.pair import Pair
 from stepe.training.building import Observer, balanced_weight, find_device
 from stepe.training.fit import fit
 from stepe.training.prune import prune
+from stepe.training.recorder import About, Recorder
 
 PREPROCESSING = "preprocessing.json"
 
@@ -70,8 +71,8 @@ def carry_out(
             unlabelled_names=source.unlabelled_names,
             files={PREPROCESSING: json.dumps(preprocessing), **source.files} if position == 0 else {},
         )
-        folder = RunFolder(path, about)
-        _train(request, source, method, preset, description, folder, resume=resume, observers=observers)
+        recorder = Recorder(path, about)
+        _train(request, source, method, preset, description, recorder, resume=resume, observers=observers)
     run = Run(out)
     if review is not None:
         review.hand_on(run)
@@ -82,7 +83,7 @@ def carry_out(
 def _trackers(request: Request, out: Path, method: str) -> tuple[Observer, ...]:
     if not request.track:
         return ()
-    from stepe.integrations.trackers import make_tracker
+    from stepe.training.trackers import make_tracker
 
     return tuple(make_tracker(text, out, method) for text in request.track)
 
@@ -93,7 +94,7 @@ def _train(
     method: str,
     preset: Preset,
     description: dict[str, Any],
-    folder: RunFolder,
+    recorder: Recorder,
     *,
     resume: bool,
     observers: tuple[Observer, ...],
@@ -131,7 +132,7 @@ def _train(
             device=device,
             **image_options(source, device, request.model, request.strong),
             seed=request.seed,
-            run=folder,
+            run=recorder,
             resume=resume,
             # Probers are saved too: hundreds of megabytes, for a large network.
             checkpoint_every=1 if is_small(model) else 5,

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stepe.errors import InputError
-from stepe.run.environment import describe_environment
+from stepe.training.environment import describe_environment
 
 if TYPE_CHECKING:
     from stepe.models.resnet import Stem

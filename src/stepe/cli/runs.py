@@ -13,7 +13,7 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, o
 
 def run_path(name: str) -> Path:
     """A run by path, or the latest one."""
-    from stepe.app.run import latest_run
+    from stepe.run.folder import latest_run
 
     return latest_run() if name == "latest" and not Path(name).exists() else Path(name)
 

@@ -26,7 +26,7 @@ from stepe.report.wording import percent
 from stepe.run.trace import Trace
 
 if TYPE_CHECKING:
-    from stepe.app.run import Run
+    from stepe.run.folder import RunFolder
 
 # After Okabe and Ito: told apart by people with any colour vision.
 COLOURS = {
@@ -114,19 +114,19 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
 
 
 @styled
-def accuracy_curves(runs: "Sequence[Run]") -> Drawing | None:
+def accuracy_curves(runs: "Sequence[RunFolder]") -> Drawing | None:
     """Test accuracy by epoch, the first run in front; ``None`` where no run has any."""
     return _curves(runs, "test_accuracy", share=True)
 
 
 @styled
-def loss_curves(runs: "Sequence[Run]") -> Drawing | None:
+def loss_curves(runs: "Sequence[RunFolder]") -> Drawing | None:
     """Mean training loss by epoch."""
     return _curves(runs, "train_loss", share=False)
 
 
 @styled
-def kept_share(run: "Run") -> Drawing | None:
+def kept_share(run: "RunFolder") -> Drawing | None:
     """Which share of the samples was trained on and dropped, by epoch; ``None`` if nothing ever was dropped."""
     if not drops(run):
         return None
@@ -145,7 +145,7 @@ def kept_share(run: "Run") -> Drawing | None:
 
 
 @styled
-def turnover(run: "Run") -> Drawing | None:
+def turnover(run: "RunFolder") -> Drawing | None:
     """How many samples came back and were newly dropped, by epoch; ``None`` if nothing ever was dropped."""
     if not drops(run):
         return None
@@ -165,7 +165,7 @@ def turnover(run: "Run") -> Drawing | None:
 
 
 @styled
-def detection(run: "Run") -> Drawing | None:
+def detection(run: "RunFolder") -> Drawing | None:
     """Precision, recall and F1 of the dropped set by epoch; ``None`` without a truth, wrong labels or drops."""
     if not noise_known(run) or not drops(run):
         return None
@@ -185,7 +185,7 @@ def detection(run: "Run") -> Drawing | None:
 
 
 @styled
-def loss_histogram(run: "Run") -> Drawing | None:
+def loss_histogram(run: "RunFolder") -> Drawing | None:
     """Histogram of the final losses, kept and dropped, with the last epoch's cut; ``None`` if no loss is known."""
     loss, dropped = final_losses(run)
     known = np.isfinite(loss)
@@ -232,7 +232,7 @@ def loss_histogram(run: "Run") -> Drawing | None:
 
 
 @styled
-def noise_range(run: "Run") -> Drawing | None:
+def noise_range(run: "RunFolder") -> Drawing | None:
     """How many labels are wrong: the estimate with its range, what was flagged and dropped, and the truth if known."""
     samples = run.summary["samples"]
     estimate = run.summary.get("noise_rate")
@@ -271,14 +271,14 @@ def noise_range(run: "Run") -> Drawing | None:
 
 
 @styled
-def overlaid(runs: "Sequence[Run]") -> Figure:
+def overlaid(runs: "Sequence[RunFolder]") -> Figure:
     """Curves of several runs over each other: test accuracy, kept share and, where it is known, F1.
 
     Runs may differ in length; a curve that a run does not have is left out.
     """
     if not runs:
         raise InputError("there is no run to draw; name at least one run folder")
-    panels: list[tuple[str, Callable[[Run], list[float | None]]]] = [
+    panels: list[tuple[str, Callable[[RunFolder], list[float | None]]]] = [
         ("Test accuracy", lambda run: [row.get("test_accuracy") for row in run.history]),
         ("Share of samples trained on", lambda run: [row["kept"] / _samples(run) for row in run.history]),
         ("F1 of the dropped", lambda run: [row.get("f1") if row["dropped"] else None for row in run.history]),
@@ -310,7 +310,7 @@ def overlaid(runs: "Sequence[Run]") -> Figure:
     return figure
 
 
-def final_losses(run: "Run") -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+def final_losses(run: "RunFolder") -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Every training sample's loss under the final model, and whether the last epoch dropped it."""
     samples = run.samples[run.samples["split"] == "train"]
     dropped = samples["dropped"].to_numpy(dtype=np.bool_)
@@ -322,22 +322,22 @@ def final_losses(run: "Run") -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bo
     return -np.log(np.clip(trust, 1e-7, 1)), dropped
 
 
-def drops(run: "Run") -> bool:
+def drops(run: "RunFolder") -> bool:
     """Whether any epoch dropped anything."""
     return any(row["dropped"] for row in run.history)
 
 
-def noise_known(run: "Run") -> bool:
+def noise_known(run: "RunFolder") -> bool:
     """Whether it is known which samples are wrong, and some are: then finding them can be measured."""
     return bool(run.summary.get("noise", {}).get("noisy"))
 
 
-def warmup_epochs(run: "Run") -> int:
+def warmup_epochs(run: "RunFolder") -> int:
     """Epochs before anything is dropped."""
     return int(run.summary.get("warmup", 0))
 
 
-def folder_names(runs: "Sequence[Run]") -> list[str]:
+def folder_names(runs: "Sequence[RunFolder]") -> list[str]:
     """The runs by as much of their path as tells them apart."""
     parts = [run.path.resolve().parts for run in runs]
     for depth in range(1, max(len(path) for path in parts)):
@@ -399,7 +399,7 @@ def _chart() -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
-def _curves(runs: "Sequence[Run]", field: str, *, share: bool) -> Drawing | None:
+def _curves(runs: "Sequence[RunFolder]", field: str, *, share: bool) -> Drawing | None:
     """One line per run, named by its method."""
     lines = [(run, [row.get(field) for row in run.history]) for run in runs]
     lines = [(run, values) for run, values in lines if any(value is not None for value in values)]
@@ -465,11 +465,11 @@ def _line(
     )
 
 
-def _samples(run: "Run") -> int:
+def _samples(run: "RunFolder") -> int:
     return int(run.config["fit"]["samples"])
 
 
-def _shade_warmup(axes: Axes, run: "Run") -> None:
+def _shade_warmup(axes: Axes, run: "RunFolder") -> None:
     end = min(warmup_epochs(run), len(run.history))
     if end:
         axes.axvspan(0.5, end + 0.5, color=INK, alpha=0.22, linewidth=0, label="warm-up", zorder=1.5)

@@ -5,16 +5,17 @@ from typing import TYPE_CHECKING
 from stepe.beliefs.rate import Rate
 from stepe.report.figures import drops
 from stepe.report.wording import percent, share, visible
-from stepe.training.judging.auto import BY_HEART
 
 if TYPE_CHECKING:
-    from stepe.app.run import Run
+    from stepe.run.folder import RunFolder
 
+BY_HEART = 0.05
+"""models that learn labels by heart contradict, by this share, fewer of those they trained on than of others"""
 HALF, FEW, NOTABLY = 0.5, 5, 1.5
 """a few classes are worth a word if they hold half of the flags, and notably more of them than of the samples"""
 
 
-def headline(run: "Run") -> str:
+def headline(run: "RunFolder") -> str:
     """The finding in one sentence.
 
     The shares are of the training labels: held-out ones are never flagged.
@@ -46,7 +47,7 @@ def span(estimate: Rate) -> str:
     return f"{100 * estimate.low:.0f}–{estimate.high:.0%}"
 
 
-def _where(run: "Run") -> str:
+def _where(run: "RunFolder") -> str:
     """Whether a few classes hold most of the flags."""
     training = run.samples[run.samples["split"] == "train"]
     samples = training["given_label"].value_counts()
@@ -59,7 +60,7 @@ def _where(run: "Run") -> str:
     return f"; {who} {held.iloc[few - 1]:.0%} of them"
 
 
-def findings(run: "Run") -> list[str]:
+def findings(run: "RunFolder") -> list[str]:
     """What else to know at once, a sentence each."""
     found = []
     noise = run.summary.get("noise")
@@ -82,7 +83,7 @@ def findings(run: "Run") -> list[str]:
     return found
 
 
-def hardly_recognised(run: "Run") -> str:
+def hardly_recognised(run: "RunFolder") -> str:
     """Which classes the model has not learned well enough to speak against their labels; nothing if it has."""
     names = [visible(run.class_names[i]) for i in run.summary.get("hardly_recognised", ())]
     if not names:
@@ -103,7 +104,7 @@ def _caution(estimate: Rate) -> str:
     return "The range is the 90% one. A model's own mistakes can pass for wrong labels."
 
 
-def who_judged(run: "Run") -> str:
+def who_judged(run: "RunFolder") -> str:
     """Whether models learned labels by heart, and who therefore judged the samples; nothing where that was given."""
     probe = run.summary.get("probe", {})
     if not (seen := probe.get("contradicted")) or not probe["chosen"]:

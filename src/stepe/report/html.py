@@ -19,7 +19,6 @@ from markupsafe import Markup
 
 from stepe.errors import RunError
 from stepe.files import write_text
-from stepe.methods import EVERY_METHOD
 from stepe.report import figures
 from stepe.report.findings import findings, headline, who_judged
 from stepe.report.suspects import FIRST, all_names, embedded, suspects
@@ -28,7 +27,7 @@ from stepe.report.wording import DASH, duration, percent, share, size, suspicion
 if TYPE_CHECKING:
     import pandas as pd
 
-    from stepe.app.run import Run
+    from stepe.run.folder import RunFolder
 
 SCRIPTS = ("dom.js", "decisions.js", "gallery.js", "choose.js", "review.js", "charts.js")
 """in this order, one script"""
@@ -115,14 +114,14 @@ class Pair:
     count: int
 
 
-def write_report(run: "Run") -> Path:
+def write_report(run: "RunFolder") -> Path:
     """Build the report of a finished run from its folder; returns its path."""
     path = run.path / "report.html"
     write_text(path, render(run))
     return path
 
 
-def render(run: "Run") -> str:
+def render(run: "RunFolder") -> str:
     """The report as text; the same run gives the same text."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("stepe.report", "templates"),
@@ -187,12 +186,12 @@ def _template(name: str) -> str:
     return package_files("stepe.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def data_name(run: "Run") -> str:
+def data_name(run: "RunFolder") -> str:
     """What the data is called."""
     return str(run.config["request"].get("name", "arrays"))
 
 
-def accuracies(run: "Run", others: "list[Run]") -> list[tuple[str, str]]:
+def accuracies(run: "RunFolder", others: "list[RunFolder]") -> list[tuple[str, str]]:
     """The model's accuracy with and without cleaning, and with clean labels, as far as all of them were trained."""
     called = {run.method: "with cleaning" if figures.drops(run) else run.method}
     called |= {"plain": "without cleaning", "oracle": "with clean labels"} if figures.drops(run) else {}
@@ -200,12 +199,12 @@ def accuracies(run: "Run", others: "list[Run]") -> list[tuple[str, str]]:
     return [(words, percent(measured[name])) for name, words in called.items() if measured.get(name) is not None]
 
 
-def facts(run: "Run") -> list[tuple[str, str]]:
+def facts(run: "RunFolder") -> list[tuple[str, str]]:
     """The run at a glance."""
     summary, fit = run.summary, run.config["fit"]
     found = [
         ("Data", f"{data_name(run)}: {summary['samples']:,} training samples, {len(run.class_names):,} classes"),
-        ("Method", ", ".join(filter(None, (run.method, describe_method(run.method))))),
+        ("Method", ", ".join(filter(None, (run.method, run.method_summary)))),
     ]
     if figures.drops(run):
         found.append(("Dropped", f"{summary['dropped']:,} ({share(summary['dropped'] / summary['samples'])})"))
@@ -213,9 +212,9 @@ def facts(run: "Run") -> list[tuple[str, str]]:
     return found
 
 
-def comparison(runs: "list[Run]") -> Table:
+def comparison(runs: "list[RunFolder]") -> Table:
     """This run beside the others; columns that nobody can fill are left out."""
-    columns: list[tuple[str, Callable[[Run], str]]] = [("Test accuracy", _accuracy)]
+    columns: list[tuple[str, Callable[[RunFolder], str]]] = [("Test accuracy", _accuracy)]
     if any(figures.noise_known(run) for run in runs):
         columns += [
             ("F1 dropped", lambda run: _found(run, "dropped")),
@@ -233,17 +232,17 @@ def comparison(runs: "list[Run]") -> Table:
     return Table(
         columns=[name for i, name in enumerate(names) if i not in empty],
         rows=[[cell for i, cell in enumerate(row) if i not in empty] for row in rows],
-        notes=[describe_method(run.method) for run in runs],
+        notes=[run.method_summary for run in runs],
     )
 
 
-def _relative_time(run: "Run", runs: "list[Run]") -> str:
+def _relative_time(run: "RunFolder", runs: "list[RunFolder]") -> str:
     """Against plain training of the same network for as many epochs, where that was part of it."""
     plain = next((each.summary["seconds"] for each in runs if each.method == "plain"), 0)
     return f"{run.summary['seconds'] / plain:.2f}" if plain else DASH
 
 
-def charts(run: "Run", others: "list[Run]") -> Iterator[Chart]:
+def charts(run: "RunFolder", others: "list[RunFolder]") -> Iterator[Chart]:
     """The charts that this run has something to show in."""
     runs = [run, *others]
     n = run.summary["samples"]
@@ -322,7 +321,7 @@ def _chart(name: str, title: str, caption: str, alt: str, drawing: figures.Drawi
         yield Chart(name, title, caption, alt, svg, embedded(figures.readings(drawing)))
 
 
-def classes(run: "Run") -> list[Health]:
+def classes(run: "RunFolder") -> list[Health]:
     """The classes, those with the largest share of suspects first."""
     samples = run.samples
     training, held_out = (samples[samples["split"] == split] for split in ("train", "test"))
@@ -343,7 +342,7 @@ def classes(run: "Run") -> list[Health]:
     return sorted(rows, key=lambda row: (-row.flagged_share, -row.flagged))
 
 
-def groups(run: "Run") -> list[Health]:
+def groups(run: "RunFolder") -> list[Health]:
     """The groups that were named, those of which most is dropped first."""
     samples = run.samples
     if "group" not in samples.columns:
@@ -360,19 +359,19 @@ def _health(training: "pd.DataFrame", column: str) -> list[Health]:
     ]
 
 
-def pairs(run: "Run") -> list[Pair]:
+def pairs(run: "RunFolder") -> list[Pair]:
     """The most frequent confusions among the flagged."""
     return _counted_pairs(run)[:PAIRS]
 
 
-def _counted_pairs(run: "Run") -> list[Pair]:
+def _counted_pairs(run: "RunFolder") -> list[Pair]:
     issues = run.issues
     counted = Counter(zip(issues["given_label"], issues["suggested_label"], strict=True))
     ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     return [Pair(given, suggested, count) for (given, suggested), count in ranked if suggested]
 
 
-def files(run: "Run") -> list[tuple[str, str, str]]:
+def files(run: "RunFolder") -> list[tuple[str, str, str]]:
     """What is in the folder: name, purpose, size. The report itself is left out, so as not to depend on itself."""
     found = []
     for pattern, purpose in FILES.items():
@@ -384,7 +383,7 @@ def files(run: "Run") -> list[tuple[str, str, str]]:
     return found
 
 
-def versions(run: "Run") -> list[tuple[str, str]]:
+def versions(run: "RunFolder") -> list[tuple[str, str]]:
     """What the run was made with."""
     environment = run.config["environment"]
     return [
@@ -394,7 +393,7 @@ def versions(run: "Run") -> list[tuple[str, str]]:
     ]
 
 
-def settings(run: "Run") -> list[tuple[str, str]]:
+def settings(run: "RunFolder") -> list[tuple[str, str]]:
     """How the run was made."""
     flat: dict[str, Any] = {}
     for name, value in run.config["fit"].items():
@@ -402,21 +401,15 @@ def settings(run: "Run") -> list[tuple[str, str]]:
     return [(name.replace("_", " "), DASH if value is None else str(value)) for name, value in flat.items()]
 
 
-def describe_method(name: str) -> str:
-    """A method in a line, if it is one of ours."""
-    return EVERY_METHOD[name].summary if name in EVERY_METHOD else ""
-
-
-def _accuracy(run: "Run") -> str:
+def _accuracy(run: "RunFolder") -> str:
     return percent(run.summary.get("test_accuracy"))
 
 
-def _found(run: "Run", what: str) -> str:
+def _found(run: "RunFolder", what: str) -> str:
     """F1 of the dropped or flagged; a run that drops nothing has none."""
     return percent(run.summary["noise"][what]["f1"]) if figures.noise_known(run) and run.summary["dropped"] else DASH
 
 
-def _auroc(run: "Run") -> str:
+def _auroc(run: "RunFolder") -> str:
     # The oracle's losses are those of the clean labels: they cannot tell where the given ones are wrong.
-    knows = run.method in EVERY_METHOD and EVERY_METHOD[run.method].trains_on == "clean"
-    return DASH if knows or not figures.noise_known(run) else percent(run.summary["noise"]["auroc"])
+    return DASH if run.knows_clean_labels or not figures.noise_known(run) else percent(run.summary["noise"]["auroc"])

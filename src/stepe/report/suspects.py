@@ -15,7 +15,7 @@ from stepe.review.choices import likely_classes
 from stepe.run.previews import LOSSLESS, Exhibit, encoded, media_type, shortened
 
 if TYPE_CHECKING:
-    from stepe.app.run import Run
+    from stepe.run.folder import RunFolder
 
 LISTED = 1_000
 """suspects on the page; ``issues.csv`` has all"""
@@ -31,7 +31,7 @@ TRIED = 60
 Shown = dict[str, Any]
 
 
-def suspects(run: "Run") -> list[Shown]:
+def suspects(run: "RunFolder") -> list[Shown]:
     """The top of the list, each a plain object; classes are numbers of :func:`all_names`."""
     rate = run.summary.get("noise_rate")
     if (rate is None and not drops(run)) or (rate is not None and Rate(**rate).is_unknown):
@@ -65,7 +65,7 @@ def suspects(run: "Run") -> list[Shown]:
     ]
 
 
-def all_names(run: "Run") -> list[str]:
+def all_names(run: "RunFolder") -> list[str]:
     """The classes, and after them whatever else a model suggests that has more outputs than there are classes.
 
     Labels that are no classes, numbers for instance, are their own names.

@@ -23,10 +23,11 @@ from stepe.loop.randomness import Stream, seeded
 from stepe.methods import method_class
 from stepe.models.resnet import Stem, resnet18
 from stepe.reproduction.grid import IDENTITY, METHODS, Cell
-from stepe.run.environment import commit, describe_environment
+from stepe.run.environment import commit
 from stepe.samples.augmentation import CropFlip, Normalised
 from stepe.training import checkpoint
 from stepe.training.building import Observer, Result, Row, Silent, Training
+from stepe.training.environment import describe_environment
 from stepe.training.fit import Job, begin
 from stepe.training.fleet import run_together
 

@@ -14,12 +14,12 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from stepe.app.run import Run
 from stepe.errors import InputError, StepeError
 from stepe.review.cleaned import MODES, write_cleaned
 from stepe.review.guard import App, Guard
 from stepe.review.reviewed import write_reviewed
 from stepe.review.suspects import Suspects
+from stepe.run.folder import RunFolder
 from stepe.run.previews import media_type
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -75,7 +75,7 @@ def review_app(suspects: Suspects, *, token: str, port: int) -> App:
         return await run_in_thread(write, asked)
 
     def write(asked: dict[str, Any]) -> Response:
-        run = Run(path)  # with what was decided by now
+        run = RunFolder(path)  # with what was decided by now
         match asked:
             case {"what": "reviewed"}:
                 written = write_reviewed(run)

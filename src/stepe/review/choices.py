@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from stepe.app.run import Run
+    from stepe.run.folder import RunFolder
 
 MOST = 9
 """one for each digit key"""
 
 
-def likely_classes(run: "Run", rows: Sequence[int]) -> list[list[str]]:
+def likely_classes(run: "RunFolder", rows: Sequence[int]) -> list[list[str]]:
     """For each row of the training data up to nine classes other than its label, the likeliest first.
 
     The running guess knows; without one, the suggestion comes first, then what is most often suggested for that
@@ -39,7 +39,7 @@ def likely_classes(run: "Run", rows: Sequence[int]) -> list[list[str]]:
     return found
 
 
-def _guesses(run: "Run", rows: Sequence[int]) -> dict[int, list[str]]:
+def _guesses(run: "RunFolder", rows: Sequence[int]) -> dict[int, list[str]]:
     """The classes of some rows by their probability, where one is known."""
     path = run.path / "probabilities.npz"
     if not path.exists():

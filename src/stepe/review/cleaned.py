@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 import numpy as np
 
-from stepe.app.run import Run
 from stepe.data.table import is_hf_folder
 from stepe.errors import InputError, RunError
 from stepe.files import replacing
+from stepe.run.folder import RunFolder
 from stepe.tables.cells import same_label
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ TABLES = (*DELIMITERS, *JSON_LINES, *PARQUET)
 BOM = "\ufeff"
 
 
-def write_cleaned(run: Run | str | Path, mode: Mode = "mark", *, out: str | Path | None = None) -> Path:
+def write_cleaned(run: RunFolder | str | Path, mode: Mode = "mark", *, out: str | Path | None = None) -> Path:
     """Write the input of a finished run again; returns the path, by default ``cleaned.<ext>`` in the run folder.
 
     Args:
@@ -48,7 +48,7 @@ def write_cleaned(run: Run | str | Path, mode: Mode = "mark", *, out: str | Path
             out in all three: such a row has the label they chose, and is no suspect any more.
         out: another file to write.
     """
-    run = run if isinstance(run, Run) else Run(run)
+    run = run if isinstance(run, RunFolder) else RunFolder(run)
     if mode not in MODES:
         raise InputError(f"mode is {mode!r}; choose {', '.join(MODES)}")
     source = find_source(run)
@@ -105,7 +105,7 @@ class Source:
     encoding: str = "utf-8"
 
 
-def find_source(run: Run) -> Source | None:
+def find_source(run: RunFolder) -> Source | None:
     """The input of a run; ``None`` if its labels are in no file: arrays, data sets by name, planted noise."""
     request = run.config["request"]
     if not request.get("data") or request.get("noise"):
@@ -160,7 +160,7 @@ class _Row(NamedTuple):
 class Edits:
     """What happens to the rows of the input; refuses an input that is not the one of the run."""
 
-    def __init__(self, run: Run, mode: Mode, path: Path | None):
+    def __init__(self, run: RunFolder, mode: Mode, path: Path | None):
         self.mode, self.path = mode, path
         samples = own_samples(run)
         self.samples = samples
@@ -201,7 +201,7 @@ class Edits:
         return RunError(f"{self.path} has changed since the run: {what}. Put the old file back, or clean the new one")
 
 
-def own_samples(run: Run) -> "pd.DataFrame":
+def own_samples(run: RunFolder) -> "pd.DataFrame":
     """The samples of the input itself: held-out ones may come from another file, with row numbers of its own."""
     samples = run.samples
     if run.config["request"].get("test") or samples["row"].duplicated().any():

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
-from stepe.app.run import Run
 from stepe.errors import InputError, RunError
 from stepe.files import replacing, reporting, write_text
 from stepe.review.cleaned import (
@@ -25,6 +24,7 @@ from stepe.review.cleaned import (
     records,
     whole_lines,
 )
+from stepe.run.folder import RunFolder
 from stepe.run.previews import media_type
 from stepe.tables.cells import same_label
 
@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 
 
 def export(
-    run: Run | str | Path,
+    run: RunFolder | str | Path,
     to: str,
     *,
     out: str | Path | None = None,
@@ -57,7 +57,7 @@ def export(
     """
     if to not in TOOLS:
         raise InputError(f"there is no export to {to!r}; choose {' or '.join(TOOLS)}")
-    run = run if isinstance(run, Run) else Run(run)
+    run = run if isinstance(run, RunFolder) else RunFolder(run)
     write, default = TOOLS[to]
     target = run.path / default if out is None else Path(out)
     if not target.parent.is_dir():
@@ -74,7 +74,7 @@ def export(
 # What a sample is
 
 
-def _contents(run: Run, samples: "pd.DataFrame") -> list[Item]:
+def _contents(run: RunFolder, samples: "pd.DataFrame") -> list[Item]:
     """Each sample as what a person can look at: ``image`` (a file or its content), ``text``, or ``row``."""
     request = run.config["request"]
     source = find_source(run)
@@ -167,7 +167,7 @@ LABEL = "label"
 SAMPLE = "sample"
 
 
-def _write_label_studio(run: Run, samples: "pd.DataFrame", target: Path, say: Say) -> None:
+def _write_label_studio(run: RunFolder, samples: "pd.DataFrame", target: Path, say: Say) -> None:
     if target.suffix != ".json":
         raise InputError(f"{target} does not end in .json, the form in which Label Studio imports tasks")
     contents = _contents(run, samples)
@@ -213,7 +213,7 @@ def _shown(kind: str, content: Item, sample: Item, folder: Path | None) -> Any:
     return f"data:{media_type(image)};base64,{base64.b64encode(image).decode()}"
 
 
-def _predictions(run: Run, sample: Item) -> list[Item]:
+def _predictions(run: RunFolder, sample: Item) -> list[Item]:
     if not sample["suggested_label"]:
         return []
     choice = {
@@ -251,7 +251,7 @@ def labelling_config(shown: str, class_names: list[str]) -> str:
 # FiftyOne
 
 
-def _write_fiftyone(run: Run, samples: "pd.DataFrame", target: Path, say: Say) -> None:
+def _write_fiftyone(run: RunFolder, samples: "pd.DataFrame", target: Path, say: Say) -> None:
     """``samples.json`` and ``metadata.json``, in the form without a version that every release reads."""
     contents = _contents(run, samples)
     if not any("image" in content for content in contents):
@@ -301,7 +301,7 @@ def _classification(label: str, confidence: float | None = None) -> Item:
     return {"_cls": "Classification", "tags": [], "label": label} | known
 
 
-TOOLS: dict[str, tuple[Callable[[Run, "pd.DataFrame", Path, Say], None], str]] = {
+TOOLS: dict[str, tuple[Callable[[RunFolder, "pd.DataFrame", Path, Say], None], str]] = {
     "label-studio": (_write_label_studio, "label-studio.json"),
     "fiftyone": (_write_fiftyone, "fiftyone"),
 }

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
-from stepe.app.run import Run
 from stepe.errors import InputError
 from stepe.files import write_text
 from stepe.review.cleaned import any_length
 from stepe.run.decisions import VERDICTS, Action, Decision, Key, Verdict, verdict_on
+from stepe.run.folder import RunFolder
 from stepe.tables.cells import escape, unescape
 
 COLUMNS = ("row", "id", "split", "given_label", "suggested_label", "verdict", "label")
@@ -35,7 +35,7 @@ class Labels(NamedTuple):
     suggested: str
 
 
-def known_labels(run: Run) -> dict[Key, Labels]:
+def known_labels(run: RunFolder) -> dict[Key, Labels]:
     """The samples that can be decided on: those with a label."""
     samples = run.samples[run.samples["split"] != "unlabelled"]
     keys = zip(samples["split"], samples["row"].tolist(), strict=True)
@@ -43,7 +43,7 @@ def known_labels(run: Run) -> dict[Key, Labels]:
     return {Key(*key): Labels(*values) for key, values in zip(keys, columns, strict=True)}
 
 
-def reviewed_text(run: Run) -> str:
+def reviewed_text(run: RunFolder) -> str:
     """The decisions on a run as the text of a CSV file, by row; a spreadsheet runs nothing in it."""
     out = io.StringIO()
     known = known_labels(run)
@@ -58,14 +58,14 @@ def reviewed_text(run: Run) -> str:
     return out.getvalue()
 
 
-def write_reviewed(run: Run) -> Path:
+def write_reviewed(run: RunFolder) -> Path:
     """Write ``reviewed.csv`` in the run folder; returns its path."""
     path = run.path / "reviewed.csv"
     write_text(path, reviewed_text(run))
     return path
 
 
-def apply_reviewed(run: Run, path: Path) -> Counter[Verdict]:
+def apply_reviewed(run: RunFolder, path: Path) -> Counter[Verdict]:
     """Take over the decisions of a file, all of them or, if a line makes no sense, none; returns how many of each.
 
     What it says about a sample replaces what was decided before; of other samples it says nothing.
@@ -78,7 +78,7 @@ def apply_reviewed(run: Run, path: Path) -> Counter[Verdict]:
     return Counter(decision.verdict for decision in decisions)
 
 
-def read_reviewed(run: Run, path: Path) -> list[Decision]:
+def read_reviewed(run: RunFolder, path: Path) -> list[Decision]:
     """The decisions of a file; refuses one that does not fit the run, naming the line."""
     known, classes = known_labels(run), set(run.class_names)
     found: dict[Key, tuple[Line, Decision]] = {}
@@ -108,7 +108,7 @@ class Line:
     number: int
     cells: dict[str, str]
 
-    def decide(self, run: Run, known: dict[Key, Labels], classes: set[str]) -> Decision | None:
+    def decide(self, run: RunFolder, known: dict[Key, Labels], classes: set[str]) -> Decision | None:
         """What it says; nothing where it has no verdict."""
         said = self.cells["verdict"].strip().lower()
         if said in UNDECIDED:

@@ -7,14 +7,12 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-import torch
-
-from stepe.app.run import Run
 from stepe.errors import InputError
-from stepe.loop.randomness import Stream
+from stepe.loop.draws import Draws
 from stepe.review.choices import MOST, likely_classes
 from stepe.review.precision import Precision, seconds_each
 from stepe.run.decisions import Action, Decision, Key, Origin, verdict_on
+from stepe.run.folder import RunFolder
 
 SPLIT = "train"
 """held-out samples are never flagged"""
@@ -41,7 +39,7 @@ class Suspect:
 class Suspects:
     """The suspects of a finished run, most suspicious first."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: RunFolder):
         self.run = run
         self.classes = run.class_names
         self._number = number = {name: i for i, name in enumerate(self.classes)}
@@ -69,8 +67,8 @@ class Suspects:
     @cached_property
     def sample_order(self) -> dict[int, int]:
         """Each suspect's place in a random order, the same whenever it is asked for: its first are a random sample."""
-        rows = torch.tensor(sorted(self._suspects))
-        drawn = Stream.named(self.run.config["fit"]["seed"], "review/sample").shuffle(rows)
+        rows = sorted(self._suspects)
+        drawn = Draws.named(self.run.config["fit"]["seed"], "review/sample").shuffle(rows)
         return {row: place for place, row in enumerate(drawn.tolist())}
 
     def describe(self) -> dict[str, Any]:

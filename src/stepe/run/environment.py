@@ -1,4 +1,4 @@
-"""What a number was measured with: versions, device, threads, commit, command line, seed."""
+"""What a number was measured with: versions, commit, command line and what the caller says of the machine."""
 
 import os
 import platform
@@ -10,14 +10,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import stepe
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "pandas", "safetensors")
 
 
-def describe_environment(seed: int | None = None, device: str = "cpu") -> dict[str, Any]:
+def environment(*, seed: int | None, device: str, device_name: str, threads: int) -> dict[str, Any]:
     """Everything needed to tell two measurements apart, as JSON values."""
     return {
         "stepe": stepe.__version__,
@@ -26,20 +24,13 @@ def describe_environment(seed: int | None = None, device: str = "cpu") -> dict[s
         **{name.replace("-", "_"): _version(name) for name in PACKAGES},
         "platform": platform.platform(),
         "device": device,
-        "device_name": device_name(device),
+        "device_name": device_name,
         "cpus": os.cpu_count(),
-        "threads": torch.get_num_threads(),
+        "threads": threads,
         "seed": seed,
         "command": command_line(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def device_name(device: str) -> str:
-    """The model of a GPU, or the kind of processor."""
-    if device.startswith("cuda"):
-        return torch.cuda.get_device_name(torch.device(device))
-    return platform.processor() or platform.machine()
 
 
 def command_line() -> str:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stepe.app.run import Run
 from stepe.errors import InputError
+from stepe.run.folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Story:
         return [first for dropped, first, _ in self.fates[1:] if not dropped]
 
 
-def tell(run: Run, sample_id: str) -> Story:
+def tell(run: RunFolder, sample_id: str) -> Story:
     """The story of a sample by its id."""
     found = run.samples[run.samples["id"] == sample_id]
     if found.empty:

@@ -5,12 +5,12 @@ One fixed-size row an epoch, appended to a file, so that one sample's column can
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stepe.files import reporting
-from stepe.loop.ledger import Ledger
 
 ENTRY = np.dtype([("loss", "<f2"), ("prediction", "<i4"), ("dropped", "?")])
 # A trace is a convenience; past this size it would be a burden.
@@ -27,13 +27,18 @@ class Trace:
         """Whether a whole run's trace stays within bounds."""
         return self.n * (epochs + 1) * ENTRY.itemsize <= LARGEST
 
-    def append(self, ledger: Ledger, *, probed: bool) -> None:
+    def append(
+        self,
+        dropped: npt.NDArray[np.bool_],
+        loss: npt.NDArray[np.floating[Any]] | None = None,
+        prediction: npt.NDArray[np.integer[Any]] | None = None,
+    ) -> None:
         """Add an epoch; without a fresh probe there is no loss and no prediction to tell of."""
         row = np.empty(self.n, ENTRY)
         largest = np.finfo(np.float16).max
-        row["loss"] = np.clip(ledger["loss"].numpy(), -largest, largest) if probed else np.nan
-        row["prediction"] = ledger["prediction"].numpy() if probed else -1
-        row["dropped"] = ledger["dropped"].numpy()
+        row["loss"] = np.nan if loss is None else np.clip(loss, -largest, largest)
+        row["prediction"] = -1 if prediction is None else prediction
+        row["dropped"] = dropped
         with reporting(self.path), self.path.open("ab") as file:
             file.write(row.tobytes())
             file.flush()

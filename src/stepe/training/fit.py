@@ -57,7 +57,7 @@ from stepe.training.judging.choice import make_prober
 from stepe.training.judging.cross_fitted import lengthen_steps
 
 if TYPE_CHECKING:
-    from stepe.app.run import RunFolder
+    from stepe.training.recorder import Recorder
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def begin(
     engine: Literal["eager", "resident", "compiled"] = "eager",
     deterministic: bool = False,
     seed: int = 0,
-    run: "str | Path | RunFolder | None" = None,
+    run: "str | Path | Recorder | None" = None,
     resume: bool = False,
     checkpoint_every: int = 1,
     observers: tuple[Observer, ...] = (),
@@ -240,12 +240,12 @@ def begin(
     prober = make_prober(probe, untrained, task, make_engine, runner)
     training = Training(runner, method, ledger, prober, describe(method, task, runner, amp, deterministic))
     if run is not None and ranks.is_first:
-        from stepe.app.run import RunFolder  # needs more than torch and numpy
+        from stepe.training.recorder import Recorder  # needs more than torch and numpy
 
-        folder = run if isinstance(run, RunFolder) else RunFolder(run)
-        folder.prepare(resume=resume, checkpoint_every=checkpoint_every)
+        recorder = run if isinstance(run, Recorder) else Recorder(run)
+        recorder.prepare(resume=resume, checkpoint_every=checkpoint_every)
         runner.try_out()
-        observers = (folder, *observers)
+        observers = (recorder, *observers)
 
     return Job(_run(training, held_out, truth, observers if ranks.is_first else ()), device, deterministic)
 

@@ -18,12 +18,14 @@ from torch import nn
 import stepe
 from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
-from stepe.app.run import About, RunFolder, latest_run, new_run_path
 from stepe.beliefs.names import Names
 from stepe.beliefs.verdicts import COLUMNS
 from stepe.files import TEMPORARY
+from stepe.run.folder import latest_run, new_run_path
 from stepe.run.previews import Exhibit
+from stepe.training import recorder
 from stepe.training.building import Result
+from stepe.training.recorder import About, Recorder
 
 EPOCHS = 5
 
@@ -32,7 +34,7 @@ EPOCHS = 5
 def train(blobs, make_model):
     """Train blobs; ``stop`` interrupts after so many epochs."""
 
-    def train(run: Path | RunFolder, *, stop: int | None = None, **options) -> Result | None:
+    def train(run: Path | Recorder, *, stop: int | None = None, **options) -> Result | None:
         model = options.pop("model", None) or make_model()
         labels = options.pop("labels", blobs.given)
         settings = {"epochs": EPOCHS, "batch_size": 16, "device": "cpu", "rho_max": 0.3} | options
@@ -79,7 +81,7 @@ def test_folders_on_the_way_are_made(train, tmp_path):
 def test_the_config_records_what_ran_and_what_it_ran_on(train, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["/bin/train.py", "--fast"])
     monkeypatch.setenv("STEPE_COMMIT", "abc123")
-    train(RunFolder(tmp_path / "run", About(request={"data": "mine"}, class_names=["a", "b", "c"])), seed=11)
+    train(Recorder(tmp_path / "run", About(request={"data": "mine"}, class_names=["a", "b", "c"])), seed=11)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["format"] == 1
     assert config["request"] == {"data": "mine"}
@@ -136,7 +138,7 @@ def test_held_out_samples_stand_below_the_training_samples(train, tmp_path, blob
         names=Names([f"row {i}" for i in range(97)], list(range(97))),
         held_out_names=Names(["t1", "t2", "t3"], [97, 98, 99], "test"),
     )
-    train(RunFolder(tmp_path / "run", about), test=(blobs.x[:3], blobs.clean[:3]))
+    train(Recorder(tmp_path / "run", about), test=(blobs.x[:3], blobs.clean[:3]))
     samples = Run(tmp_path / "run").samples
     held_out = samples[samples["split"] == "test"]
     assert held_out["id"].tolist() == ["t1", "t2", "t3"]
@@ -152,7 +154,7 @@ def test_suspects_and_examples_are_stored_as_people_see_them(train, tmp_path):
         return [Exhibit(1000 + i, text=f"sample {i}") for i in index]
 
     names = Names([str(i) for i in range(97)], [1000 + i for i in range(97)], groups=["g"] * 97)
-    train(RunFolder(tmp_path / "run", About(names=names, exhibits=exhibits)))
+    train(Recorder(tmp_path / "run", About(names=names, exhibits=exhibits)))
     run = Run(tmp_path / "run")
     assert all(exhibit.text == f"sample {row - 1000}" for row, exhibit in run.exhibits.items())
     assert set(run.issues["row"]) <= set(run.exhibits)
@@ -170,20 +172,20 @@ def test_suspects_and_examples_are_stored_as_people_see_them(train, tmp_path):
 
 
 def test_an_unknown_class_has_no_examples(train, tmp_path):
-    train(RunFolder(tmp_path / "run"))
+    train(Recorder(tmp_path / "run"))
     assert Run(tmp_path / "run").examples("nobody") == []
 
 
 def test_the_summary_comes_last(train, tmp_path, monkeypatch):
     seen = []
-    write_text = stepe.app.run.write_text
+    write_text = recorder.write_text
 
     def recording(path: Path, text: str) -> None:
         if path.name == "summary.json":
             seen.extend(entry.name for entry in path.parent.iterdir())
         write_text(path, text)
 
-    monkeypatch.setattr("stepe.app.run.write_text", recording)
+    monkeypatch.setattr(recorder, "write_text", recording)
     train(tmp_path / "run")
     assert {"samples.parquet", "issues.csv", "model.safetensors", "trace.bin"} <= set(seen)
     assert "summary.json" not in seen

@@ -13,8 +13,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import stepe
 from stepe import InputError, RunError
 from stepe.app.resume import resume
-from stepe.integrations.trackers import MLflow, TensorBoard, Tracker, WandB, make_tracker
 from stepe.training.building import Row, Silent, Training
+from stepe.training.trackers import MLflow, TensorBoard, Tracker, WandB, make_tracker
 
 EPOCHS = 6
 
@@ -133,8 +133,8 @@ def test_lines_that_are_there_are_not_sent_again(fit):
 @pytest.mark.parametrize(("rank", "sent"), [(0, list(range(EPOCHS))), (1, [])])
 def test_only_the_first_of_several_processes_sends(fit, monkeypatch, rank, sent):
     result = fit()
-    monkeypatch.setattr("stepe.integrations.trackers.dist.is_initialized", lambda: True)
-    monkeypatch.setattr("stepe.integrations.trackers.dist.get_rank", lambda: rank)
+    monkeypatch.setattr("stepe.training.trackers.dist.is_initialized", lambda: True)
+    monkeypatch.setattr("stepe.training.trackers.dist.get_rank", lambda: rank)
     tracker = Sent()
     tracker.run_started(replace(result.training, history=[]))
     for row in result.history:

@@ -1,0 +1,195 @@
+"""The run folder, read: what a run left on disk.
+
+``config.json``, ``history.jsonl`` (a line an epoch), ``checkpoint/``, ``trace.bin``, and at the end
+``samples.parquet`` (every row), ``issues.csv`` (the flagged ones, ranked), ``model.safetensors`` and ``summary.json``,
+whose presence says that the run is finished. ``report.html`` is made from these. What people decide about the labels
+goes to ``decisions.sqlite``.
+"""
+
+import hashlib
+import json
+import shlex
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from stepe.beliefs.names import class_name
+from stepe.errors import RunError
+from stepe.run.decisions import Decisions, Key
+from stepe.run.previews import Exhibit, clean_examples, read_exhibits
+from stepe.run.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = 1
+RUNS = Path("runs")
+Row = dict[str, Any]
+"""one line of the history"""
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The configuration of a run, or an error that says that there is none."""
+    try:
+        config: dict[str, Any] = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise RunError(f"{path} is not a run folder (no config.json); runs are made by `stepe clean`") from error
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path / 'config.json'} cannot be read: {error}") from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise RunError(f"{path / 'config.json'} is not of a run that this version of stepe can read")
+    return config
+
+
+class RunFolder:
+    """A run on disk, to be read; :class:`stepe.Run` can also predict and write its report."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.config = read_config(self.path)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return (self.path / "summary.json").exists()
+
+    @property
+    def digest(self) -> str:
+        """What tells this run from any other, wherever its folder lies: browsers keep decisions under it."""
+        return hashlib.sha256((self.path / "config.json").read_bytes()).hexdigest()[:16]
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return str(self.config["fit"]["method"])
+
+    @property
+    def method_summary(self) -> str:
+        """The method in a line; nothing for one that nobody described."""
+        return str(self.config.get("method", {}).get("summary", ""))
+
+    @property
+    def knows_clean_labels(self) -> bool:
+        """Whether the method trained on the clean labels, so that its losses do not tell where given ones are wrong."""
+        return str(self.config.get("method", {}).get("trains_on", "")) == "clean" or self.method == "oracle"
+
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes, in the order of the model's outputs."""
+        return list(self.config["class_names"])
+
+    @cached_property
+    def history(self) -> list[Row]:
+        """One row an epoch; a line torn by a kill is left out."""
+        path = self.path / "history.jsonl"
+        rows = []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                break
+        return rows
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The run in a few numbers."""
+        self.check_finished()
+        try:
+            summary: dict[str, Any] = json.loads((self.path / "summary.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{self.path / 'summary.json'} cannot be read ({error}); make the run again") from error
+        return summary
+
+    @cached_property
+    def samples(self) -> "pd.DataFrame":
+        """Every sample, in the order of the source's splits.
+
+        What people have decided by the time it is read stands in ``status`` and ``reviewed_label``.
+        """
+        import pandas as pd
+
+        self.check_finished()
+        try:
+            samples = pd.read_parquet(self.path / "samples.parquet")
+        except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
+            raise RunError(f"{self.path / 'samples.parquet'} cannot be read ({error}); make the run again") from error
+        decided = self.decisions.current()
+        if not decided:
+            return samples
+        found = [decided.get(Key(*key)) for key in zip(samples["split"], samples["row"].tolist(), strict=True)]
+        return samples.assign(
+            status=[
+                before if each is None else each.verdict for before, each in zip(samples["status"], found, strict=True)
+            ],
+            reviewed_label=["" if each is None else each.label or "" for each in found],
+        )
+
+    @property
+    def decisions(self) -> Decisions:
+        """What people have decided about the labels."""
+        return Decisions(self.path)
+
+    @property
+    def issues(self) -> "pd.DataFrame":
+        """The flagged samples, most suspicious first."""
+        flagged = self.samples[self.samples["flagged"]]
+        return flagged.sort_values("rank").reset_index(drop=True)
+
+    @property
+    def others(self) -> list[Self]:
+        """The runs this one was compared with."""
+        folder = self.path / "compare"
+        paths = sorted(folder.iterdir()) if folder.is_dir() else []
+        return [type(self)(path) for path in paths if (path / "summary.json").exists()]
+
+    @cached_property
+    def exhibits(self) -> dict[int, Exhibit]:
+        """What people are shown of the suspects and of clean examples, by row of the training data."""
+        return read_exhibits(self.path)
+
+    @cached_property
+    def _clean_examples(self) -> dict[str, list[int]]:
+        found = clean_examples(self.samples).groupby("given_label", sort=False)["row"]
+        return {str(name): [int(row) for row in rows] for name, rows in found}
+
+    def examples(self, class_name: str) -> list[int]:
+        """Rows of a few training samples of a class whose label can be trusted most, those first."""
+        return self._clean_examples.get(class_name, [])
+
+    def trace(self, index: int) -> list[Row]:
+        """One training sample's story: loss, prediction and whether it was dropped, an entry an epoch."""
+        class_names = self.class_names
+        entries = Trace(self.path / "trace.bin", self.config["fit"]["samples"]).sample(index)
+        return [
+            {
+                "epoch": epoch,
+                "loss": None if entry["loss"] != entry["loss"] else float(entry["loss"]),
+                "prediction": class_name(int(entry["prediction"]), class_names) or None,
+                "dropped": bool(entry["dropped"]),
+            }
+            for epoch, entry in enumerate(entries)
+        ]
+
+    def check_finished(self) -> None:
+        """Refuse a run that did not come to its end, and say how to continue it."""
+        if not self.finished:
+            command = f"stepe clean --resume {shlex.quote(str(self.path))}"
+            raise RunError(f"{self.path} is not finished; continue it with `{command}`")
+
+
+def new_run_path(data: str, runs: Path = RUNS) -> Path:
+    """The next free ``runs/<data>-<n>``."""
+    names = [path.name for path in runs.iterdir()] if runs.is_dir() else []
+    tails = [name.removeprefix(f"{data}-") for name in names if name.startswith(f"{data}-")]
+    return runs / f"{data}-{max((int(tail) for tail in tails if tail.isdecimal()), default=0) + 1}"
+
+
+def latest_run(runs: Path = RUNS) -> Path:
+    """The run that was started last."""
+    found = [path.parent for path in runs.glob("*/config.json")]
+    if not found:
+        raise RunError(f"there is no run under {runs}/ yet; make one with `stepe clean digits`, or name a run folder")
+    return max(found, key=lambda path: (path / "config.json").stat().st_mtime)

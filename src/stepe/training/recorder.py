@@ -1,0 +1,218 @@
+"""Writes a run into its folder as it goes, so that a kill at any moment loses at most one epoch."""
+
+import json
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stepe.beliefs.names import Names
+from stepe.beliefs.verdicts import COLUMNS
+from stepe.errors import InputError, RunError
+from stepe.evidence.believe import held_out_table, training_table
+from stepe.files import TEMPORARY, plain, replacing, reporting, sweep, write_text
+from stepe.loop.ledger import Ledger
+from stepe.methods import Method
+from stepe.run.folder import FORMAT, read_config
+from stepe.run.previews import Exhibit, worth_showing, write_exhibits
+from stepe.run.trace import Trace
+from stepe.samples.samples import TensorSamples
+from stepe.tables.cells import escape_texts
+from stepe.training import checkpoint
+from stepe.training.building import Result, Row, Training
+from stepe.training.environment import describe_environment
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class About:
+    """What a run folder records beyond the training itself."""
+
+    request: dict[str, Any] = field(default_factory=dict)
+    """the arguments that made the run, from which it is resumed"""
+    class_names: list[str] | None = None
+    names: Names | None = None
+    held_out_names: Names | None = None
+    exhibits: Callable[[list[int]], list[Exhibit]] | None = None
+    """indices of training samples -> what people are shown of them"""
+    pictured: bool = False
+    """whether the samples are pictures, of which fewer are stored than of texts"""
+    unlabelled: Tensor | None = None
+    """samples without a label, which the finished model predicts"""
+    unlabelled_names: Names | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    """further files of the run, by name: how inputs are encoded, what was found before training"""
+
+
+class Recorder:
+    """Writes a run into its folder: an observer of ``fit``, which takes it as ``run=``."""
+
+    def __init__(self, path: str | Path, about: About | None = None):
+        self.path = Path(path)
+        self.about = about or About()
+        self._resume, self._checkpoint_every = False, 1
+
+    def prepare(self, *, resume: bool, checkpoint_every: int) -> None:
+        """Refuse a folder that cannot be used, before any work is done."""
+        if checkpoint_every < 1:
+            raise InputError(f"checkpoint_every is {checkpoint_every!r}; it must be at least 1")
+        with reporting(self.path):
+            if self.path.exists() and not self.path.is_dir():
+                raise InputError(f"{self.path} is a file; choose another folder for the run")
+            # A process killed before it wrote anything whole leaves temporary files at most.
+            names = [entry.name for entry in self.path.iterdir()] if self.path.is_dir() else []
+        occupied = not all(name.startswith(TEMPORARY) for name in names)
+        if occupied and not resume:
+            raise InputError(f"{self.path} is not empty; choose another folder, or resume the run that is in it")
+        self._resume = resume and occupied
+        if self._resume and not (self.path / "config.json").exists():
+            raise RunError(f"{self.path} holds no run (no config.json); nothing to resume")
+        self._checkpoint_every = checkpoint_every
+
+    def run_started(self, training: Training) -> None:
+        """Start a new folder, or take up the last checkpoint of the one that is there."""
+        self._trace = Trace(self.path / "trace.bin", training.ledger.n)
+        if not self._resume or not self._take_up(training):
+            self._begin(training)
+        for name, content in self.about.files.items():
+            if not (self.path / name).exists():
+                write_text(self.path / name, content)
+        self._trace.truncate(training.epoch)
+        self._rewrite_history(training.history)
+
+    def _begin(self, training: Training) -> None:
+        with reporting(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        sweep(self.path)
+        if not self._resume:
+            class_names = self.about.class_names or [str(label) for label in range(training.task.classes)]
+            config = {
+                "format": FORMAT,
+                "request": self.about.request,
+                "method": _described(training.method),
+                "fit": training.config,
+                "class_names": class_names,
+                "environment": describe_environment(training.task.seed, str(training.engine.device)),
+            }
+            write_text(self.path / "config.json", json.dumps(plain(config), indent=1, ensure_ascii=False))
+        checkpoint.save(self.path / "checkpoint", training)
+
+    def _take_up(self, training: Training) -> bool:
+        sweep(self.path)
+        saved = read_config(self.path)
+        _check_same(saved["fit"], training.config, self.path)
+        threads = saved["environment"]["threads"]
+        if threads != (now := describe_environment()["threads"]):
+            warnings.warn(
+                f"{self.path} was started with {threads} threads and goes on with {now}: results differ by rounding",
+                stacklevel=2,
+            )
+        return checkpoint.restore(self.path / "checkpoint", training)
+
+    def _rewrite_history(self, history: list[Row]) -> None:
+        """The checkpoint knows which epochs count: a later or torn line is from an epoch that will run again."""
+        write_text(self.path / "history.jsonl", "".join(f"{_json_line(row)}\n" for row in history))
+
+    def epoch_ended(self, training: Training, row: Row) -> None:
+        """Add the epoch's line and, when it is due, a checkpoint."""
+        if self._trace.fits(training.task.epochs):
+            self._trace.append(*_traced(training.ledger, probed=row["probed"]))
+        path = self.path / "history.jsonl"
+        with reporting(path), path.open("a", encoding="utf-8") as file:
+            file.write(f"{_json_line(row)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if training.epoch % self._checkpoint_every == 0 or training.epoch == training.task.epochs:
+            checkpoint.save(self.path / "checkpoint", training)
+
+    def run_ended(self, result: Result) -> None:
+        """Write what the run found; the summary comes last and says that all is there."""
+        training = result.training
+        self._trace.truncate(training.task.epochs)
+        if self._trace.fits(training.task.epochs):
+            self._trace.append(*_traced(training.ledger, probed=True))
+        with replacing(self.path / "model.safetensors") as temporary:
+            checkpoint.save_weights(result.model, temporary)
+        samples = self._samples(result)
+        with replacing(self.path / "samples.parquet") as temporary:
+            samples.to_parquet(temporary, index=False)
+        with replacing(self.path / "issues.csv") as temporary:
+            issues = samples.loc[samples["flagged"], list(COLUMNS)].sort_values("rank")
+            escape_texts(issues).to_csv(temporary, index=False)
+        if self.about.exhibits is not None:
+            shown = worth_showing(samples, pictured=self.about.pictured)
+            write_exhibits(self.path, self.about.exhibits(shown))
+        self._store_probabilities(training)
+        found = {} if self.about.unlabelled is None else {"unlabelled": len(self.about.unlabelled)}
+        write_text(self.path / "summary.json", json.dumps(plain(result.summary | found), indent=1))
+
+    def _store_probabilities(self, training: Training) -> None:
+        """The running guess, for tools that work on probabilities."""
+        if "guess" not in training.ledger.columns:
+            return
+        rows = np.arange(training.ledger.n) if self.about.names is None else np.asarray(self.about.names.rows)
+        with replacing(self.path / "probabilities.npz") as temporary:
+            np.savez_compressed(temporary, row=rows, probability=training.ledger["guess"].cpu().numpy())
+
+    def _samples(self, result: Result) -> "pd.DataFrame":
+        import pandas as pd
+
+        training, about = result.training, self.about
+        class_names = read_config(self.path)["class_names"]
+        names = about.names or Names.numbered(training.ledger.n)
+        task, warmup = training.task, training.method.warmup_epochs
+        tables = [training_table(result.belief, training.ledger, task, warmup, class_names, names)]
+        if result.held_out is not None and result.held_out_labels is not None:
+            held_out_names = about.held_out_names or Names.numbered(len(result.held_out_labels), "test")
+            tables.append(held_out_table(result.held_out, task, result.held_out_labels, class_names, held_out_names))
+        if about.unlabelled is not None:
+            tables.append(self._predicted(result, about.unlabelled, class_names))
+        for before, table in pairwise(tables):
+            table["rank"] += before["rank"].max()
+        return pd.concat([pd.DataFrame(table) for table in tables], ignore_index=True)
+
+    def _predicted(self, result: Result, unlabelled: Tensor, class_names: list[str]) -> dict[str, Any]:
+        """The rows of samples without a label: a suggestion, and nothing to suspect."""
+        engine = result.training.engine
+        nobodys = torch.zeros(len(unlabelled), dtype=torch.int64)
+        seen = engine.judge(TensorSamples(unlabelled.to(engine.device)), nobodys)
+        seen = replace(seen, given_probability=None, margin=None)
+        names = self.about.unlabelled_names or Names.numbered(len(unlabelled), "unlabelled")
+        table = held_out_table(seen, result.training.task, nobodys, class_names, names)
+        return table | {"given_label": [""] * len(unlabelled)}
+
+
+def _described(method: Method) -> dict[str, str]:
+    return {"summary": getattr(method, "summary", ""), "trains_on": method.trains_on}
+
+
+def _traced(ledger: Ledger, *, probed: bool) -> "tuple[npt.NDArray[Any], ...]":
+    columns = ("dropped", "loss", "prediction") if probed else ("dropped",)
+    return tuple(ledger[name].numpy() for name in columns)
+
+
+def _json_line(row: Row) -> str:
+    return json.dumps(plain(row), allow_nan=False)
+
+
+def _check_same(saved: dict[str, Any], now: dict[str, Any], path: Path) -> None:
+    different = [
+        f"{key} was {saved.get(key)!r} and is now {now.get(key)!r}"
+        for key in sorted(saved.keys() | now.keys())
+        if saved.get(key) != now.get(key)
+    ]
+    if different:
+        raise RunError(
+            f"{path} was started with another configuration: {'; '.join(different)}. "
+            "Resume it as it was, or start a new run in another folder"
+        )
