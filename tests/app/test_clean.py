@@ -15,11 +15,12 @@ import torch
 import stepe
 from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
-from stepe.app.clean import clean, default_out
+from stepe.app.clean import clean, default_name
 from stepe.app.request import METHOD, Request
 from stepe.app.resume import resume
 from stepe.data.source import Source
 from stepe.methods import EVERY_METHOD
+from stepe.run.lock import locked
 from stepe.training.building import Silent, Training
 
 ALL = list(dict.fromkeys([METHOD, *EVERY_METHOD]))
@@ -380,9 +381,18 @@ def test_an_out_folder_that_is_taken_is_left_alone(file, tmp_path):
     assert [entry.name for entry in (tmp_path / "taken").iterdir()] == ["mine.txt"]
 
 
+def test_an_out_folder_in_use_is_refused_whether_it_is_new_or_resumed(file):
+    options = {"rho_max": 0.2, "epochs": 2, "method": "step-e"}
+    clean(file, out="run", **options)
+    with locked(Path("run")):
+        for attempt in (lambda: clean(file, out="run", **options), lambda: resume("run")):
+            with pytest.raises(RunError, match="run is in use by this very process since"):
+                attempt()
+
+
 def test_runs_go_into_folders_named_after_their_data():
-    assert default_out("digits") == default_out("bundled:digits") == Path("runs/digits-1")
-    assert default_out("../data/my file.npz") == Path("runs/my file-1")
+    assert default_name("digits") == default_name("bundled:digits") == "digits"
+    assert default_name("../data/my file.npz") == "my file"
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -21,10 +21,12 @@ from stepe import InputError, Run, RunError
 from stepe.beliefs.names import Names
 from stepe.beliefs.verdicts import COLUMNS
 from stepe.files import TEMPORARY
-from stepe.run.folder import latest_run, new_run_path
+from stepe.run.folder import latest_run
+from stepe.run.lock import LOCK, check_free, locked
 from stepe.run.previews import Exhibit
 from stepe.training import recorder
-from stepe.training.building import Result
+from stepe.training.building import Result, Silent
+from stepe.training.fit import begin
 from stepe.training.recorder import About, Recorder
 
 EPOCHS = 5
@@ -472,14 +474,40 @@ def test_the_runs_it_was_compared_with_are_the_finished_ones(train, tmp_path):
     assert [other.method for other in Run(tmp_path / "run").others] == ["plain"]
 
 
-def test_runs_are_numbered_one_after_the_other(tmp_path):
-    assert new_run_path("digits", tmp_path / "runs") == tmp_path / "runs" / "digits-1"
-    for name in ("digits-1", "digits-9", "digits-10", "digits-x", "digits-2-old", "other-50", "digits-²"):
-        (tmp_path / "runs" / name).mkdir(parents=True)
-    assert new_run_path("digits", tmp_path / "runs") == tmp_path / "runs" / "digits-11"
-    assert new_run_path("odd[1]*", tmp_path / "runs") == tmp_path / "runs" / "odd[1]*-1"
-    (tmp_path / "runs" / "odd[1]*-1").mkdir()
-    assert new_run_path("odd[1]*", tmp_path / "runs") == tmp_path / "runs" / "odd[1]*-2"
+def test_a_folder_in_use_is_refused_before_any_work(train, tmp_path, monkeypatch):
+    monkeypatch.setattr("stepe.training.fit._run", lambda *parts: pytest.fail("training began"))
+    with locked(tmp_path / "run"), pytest.raises(RunError, match=r"run is in use by this very process since"):
+        train(tmp_path / "run")
+
+
+def test_the_folder_is_locked_until_training_ends_however_it_ends(train, tmp_path):
+    class Watching(Silent):
+        def epoch_ended(self, training, row):
+            with pytest.raises(RunError, match="in use"):
+                check_free(tmp_path / "run")
+
+    stepe.fit(
+        nn.Linear(2, 2),
+        torch.randn(8, 2),
+        [0, 1] * 4,
+        epochs=1,
+        device="cpu",
+        run=tmp_path / "run",
+        method="plain",
+        observers=(Watching(),),
+    )
+    assert not (tmp_path / "run" / LOCK).exists()
+    train(tmp_path / "other", stop=2)
+    assert not (tmp_path / "other" / LOCK).exists()
+    train(tmp_path / "other", resume=True)
+
+
+def test_two_runs_that_were_begun_together_do_not_mix(blobs, make_model, tmp_path):
+    options = {"epochs": 1, "method": "plain", "device": "cpu", "run": tmp_path / "run"}
+    first, second = (begin(make_model(), blobs.x, blobs.given, **options) for _ in range(2))
+    first.finish()
+    with pytest.raises(InputError, match="run is not empty"):
+        second.finish()
 
 
 def test_the_latest_run_is_the_one_started_last(tmp_path):

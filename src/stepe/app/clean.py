@@ -24,7 +24,7 @@ from stepe.app.request import (
     without_refused,
 )
 from stepe.app.run import Run
-from stepe.app.work import Follow, carry_out
+from stepe.app.work import Follow, carry_out, resumable
 from stepe.data import arrays
 from stepe.data.noise import Noise
 from stepe.data.own import Layout, resolved
@@ -32,7 +32,8 @@ from stepe.data.source import BUNDLED_PREFIX, Source, open_own, open_source
 from stepe.data.split import HOLD_OUT
 from stepe.errors import RunError
 from stepe.models.pretrained import check_model
-from stepe.run.folder import new_run_path, read_config
+from stepe.run.folder import read_config
+from stepe.run.lock import locked, locked_new
 from stepe.training.building import find_device
 
 if TYPE_CHECKING:
@@ -160,8 +161,8 @@ def clean(
         noise = noise or DEFAULT_NOISE
     elif noise == "none":
         noise = None  # nothing to plant; whether the labels are right is not known
-    out = Path(out) if out is not None else default_out(source.name if in_memory else str(data))
-    review = None if decisions is None else review_of(decisions, out, resume=resume)
+    begun = Path(out) if resume and out is not None else None
+    review = None if decisions is None else review_of(decisions, begun)
     source = prepare(source, noise, seed, review, say)
     request = Request(
         name=source.name,
@@ -196,13 +197,15 @@ def clean(
     if request.every_method:
         request = without_refused(request, source, say)
     check_methods(request, source)
-    return carry_out(request, source, out, resume=resume, say=say, follow=follow, review=review)
+    name = default_name(source.name if in_memory else str(data))
+    with locked_new(name) if out is None else locked(Path(out)) as path, resumable(path):
+        return carry_out(request, source, path, resume=resume, say=say, follow=follow, review=review)
 
 
-def default_out(data: str) -> Path:
-    """Where a run of this data goes if nobody says: ``runs/<data>-<n>``."""
+def default_name(data: str) -> str:
+    """What a run of this data is called if nobody says: its folder is ``runs/<name>-<n>``."""
     name = arrays.name_of(data) if arrays.is_array_file(data) else Path(data.removeprefix(BUNDLED_PREFIX)).stem
-    return new_run_path((name.strip(".") or Path(data).resolve().name or "data").replace(":", "-"))
+    return (name.strip(".") or Path(data).resolve().name or "data").replace(":", "-")
 
 
 def prepare(source: Source, noise: str | None, seed: int, review: Review | None, say: Callable[[str], None]) -> Source:
@@ -215,14 +218,15 @@ def prepare(source: Source, noise: str | None, seed: int, review: Review | None,
     return review.carry_out(source)
 
 
-def review_of(decisions: Run | str | Path, out: Path, *, resume: bool) -> Review:
-    """What was decided by now; by whoever resumes, what had been when the run began."""
+def review_of(decisions: Run | str | Path, begun: Path | None) -> Review:
+    """What was decided by now; for a run that is resumed, what had been decided when it began."""
     run = decisions if isinstance(decisions, Run) else Run(decisions)
-    if not resume or not (out / "config.json").exists():
+    if begun is None or not (begun / "config.json").exists():
         return Review.of(run)
-    begun = read_config(out)["request"]
-    if begun.get("decisions") != str(run.path.resolve()):
+    saved = read_config(begun)["request"]
+    if saved.get("decisions") != str(run.path.resolve()):
         raise RunError(
-            f"{out} was started with the decisions of {begun.get('decisions')}, not of {run.path}; resume it as it was"
+            f"{begun} was started with the decisions of {saved.get('decisions')}, not of {run.path}; resume it as it "
+            "was"
         )
-    return Review.of(run, begun["decisions_until"])
+    return Review.of(run, saved["decisions_until"])

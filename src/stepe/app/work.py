@@ -1,7 +1,9 @@
 """The work of ``stepe clean``, once it is known what to do: train each method, and write a report."""
 
 import json
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -45,7 +47,10 @@ def carry_out(
     follow: Follow | None,
     review: Review | None,
 ) -> Run:
-    """Train each method in a run folder of its own, the first in ``out``; then write the report."""
+    """Train each method in a run folder of its own, the first in ``out``; then write the report.
+
+    ``out`` is locked by the caller.
+    """
     device = find_device(request.device)
     preset = preset_for(source, request.model)
     description = describe_network(source, preset, device, request.model)
@@ -71,13 +76,24 @@ def carry_out(
             unlabelled_names=source.unlabelled_names,
             files={PREPROCESSING: json.dumps(preprocessing), **source.files} if position == 0 else {},
         )
-        recorder = Recorder(path, about)
+        recorder = Recorder(path, about, locked=True)
         _train(request, source, method, preset, description, recorder, resume=resume, observers=observers)
     run = Run(out)
     if review is not None:
         review.hand_on(run)
     run.report()
     return run
+
+
+@contextmanager
+def resumable(out: Path) -> Iterator[None]:
+    """An interrupt says how the run goes on, if there is something to go on with."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        if (out / "config.json").exists():
+            interrupt.add_note(f"Continue with: stepe clean --resume {shlex.quote(str(out))}")
+        raise
 
 
 def _trackers(request: Request, out: Path, method: str) -> tuple[Observer, ...]:

@@ -310,7 +310,6 @@ def clean(
     Writes a run folder: the model, every sample's verdict, the suspects (issues.csv), a report (report.html).
     """
     from stepe.app.clean import clean as start
-    from stepe.app.clean import default_out
     from stepe.app.resume import resume as go_on
 
     console = Console(stderr=True, quiet=quiet or as_json, emoji=False)
@@ -321,7 +320,6 @@ def clean(
     mode = mode_of(drop=drop, relabel=relabel)
     if (data is None) == (resume is None):
         raise InputError("give DATA to clean (for example: stepe clean digits), or --resume RUN, one of the two")
-    started: list[Path] = []
     warmup_given = _number_or_auto(warmup, "--warmup", int)
     rho_max_given = _number_or_auto(rho_max, "--rho-max", float)
     reviewed = None if decisions is None else run_path(decisions)
@@ -329,7 +327,6 @@ def clean(
     def work(follow: Any) -> stepe.Run:
         if resume is not None:
             path = run_path(resume)
-            started.append(path)
             if out is not None and out.resolve() != path.resolve():
                 raise InputError(f"--out {out} is not the run that --resume {resume} names; leave --out away")
             if compare is not None:
@@ -338,8 +335,6 @@ def clean(
             insisted = {name: value for name, value in values.items() if _typed(context, name)}
             return go_on(path, say=say, follow=follow, **{name: insisted[name] for name in insisted if name in RESUMED})
         assert data is not None
-        target = out or default_out(data)
-        started.append(target)
         return start(
             data,
             label=label,
@@ -367,7 +362,7 @@ def clean(
             balanced=balanced,
             strong=strong,
             seed=seed,
-            out=target,
+            out=out,
             device=device,
             data_dir=data_dir,
             compare=compare,
@@ -379,11 +374,9 @@ def clean(
 
     try:
         run = _with_progress(console, work)
-    except KeyboardInterrupt:
-        if started and (started[0] / "config.json").exists():
-            say(f"Interrupted. Continue with: stepe clean --resume {shlex.quote(str(started[0]))}")
-        else:
-            say("Interrupted before anything was written.")
+    except KeyboardInterrupt as interrupt:
+        notes = getattr(interrupt, "__notes__", ())
+        say(" ".join(("Interrupted.", *notes)) if notes else "Interrupted before anything was written.")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     written = _write_cleaned(run, mode)
     if written is not None:

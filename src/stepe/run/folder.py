@@ -180,13 +180,6 @@ class RunFolder:
             raise RunError(f"{self.path} is not finished; continue it with `{command}`")
 
 
-def new_run_path(data: str, runs: Path = RUNS) -> Path:
-    """The next free ``runs/<data>-<n>``."""
-    names = [path.name for path in runs.iterdir()] if runs.is_dir() else []
-    tails = [name.removeprefix(f"{data}-") for name in names if name.startswith(f"{data}-")]
-    return runs / f"{data}-{max((int(tail) for tail in tails if tail.isdecimal()), default=0) + 1}"
-
-
 def latest_run(runs: Path = RUNS) -> Path:
     """The run that was started last."""
     found = [path.parent for path in runs.glob("*/config.json")]

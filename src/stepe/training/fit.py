@@ -245,9 +245,10 @@ def begin(
         recorder = run if isinstance(run, Recorder) else Recorder(run)
         recorder.prepare(resume=resume, checkpoint_every=checkpoint_every)
         runner.try_out()
-        observers = (recorder, *observers)
-
-    return Job(_run(training, held_out, truth, observers if ranks.is_first else ()), device, deterministic)
+        steps = recorder.holding(_run(training, held_out, truth, (recorder, *observers)), resume=resume)
+    else:
+        steps = _run(training, held_out, truth, observers if ranks.is_first else ())
+    return Job(steps, device, deterministic)
 
 
 def _to_the_end(begin: Callable[P, Job]) -> Callable[P, Result]:

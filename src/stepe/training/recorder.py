@@ -15,12 +15,14 @@ from torch import Tensor
 
 from stepe.beliefs.names import Names
 from stepe.beliefs.verdicts import COLUMNS
+from stepe.engine.steps import Steps
 from stepe.errors import InputError, RunError
 from stepe.evidence.believe import held_out_table, training_table
 from stepe.files import TEMPORARY, plain, replacing, reporting, sweep, write_text
 from stepe.loop.ledger import Ledger
 from stepe.methods import Method
 from stepe.run.folder import FORMAT, read_config
+from stepe.run.lock import LOCK, check_free, locked
 from stepe.run.previews import Exhibit, worth_showing, write_exhibits
 from stepe.run.trace import Trace
 from stepe.samples.samples import TensorSamples
@@ -55,29 +57,44 @@ class About:
 
 
 class Recorder:
-    """Writes a run into its folder: an observer of ``fit``, which takes it as ``run=``."""
+    """Writes a run into its folder: an observer of ``fit``, which takes it as ``run=``.
 
-    def __init__(self, path: str | Path, about: About | None = None):
+    The folder is locked while the run lasts, unless it lies in one that the caller has ``locked`` already.
+    """
+
+    def __init__(self, path: str | Path, about: About | None = None, *, locked: bool = False):
         self.path = Path(path)
         self.about = about or About()
+        self._locked = locked
         self._resume, self._checkpoint_every = False, 1
 
     def prepare(self, *, resume: bool, checkpoint_every: int) -> None:
         """Refuse a folder that cannot be used, before any work is done."""
         if checkpoint_every < 1:
             raise InputError(f"checkpoint_every is {checkpoint_every!r}; it must be at least 1")
+        self._checkpoint_every = checkpoint_every
+        if not self._locked:
+            check_free(self.path)
+        self._check_usable(resume=resume)
+
+    def _check_usable(self, *, resume: bool) -> None:
         with reporting(self.path):
-            if self.path.exists() and not self.path.is_dir():
-                raise InputError(f"{self.path} is a file; choose another folder for the run")
             # A process killed before it wrote anything whole leaves temporary files at most.
             names = [entry.name for entry in self.path.iterdir()] if self.path.is_dir() else []
-        occupied = not all(name.startswith(TEMPORARY) for name in names)
+        occupied = not all(name.startswith(TEMPORARY) or name == LOCK for name in names)
         if occupied and not resume:
             raise InputError(f"{self.path} is not empty; choose another folder, or resume the run that is in it")
         self._resume = resume and occupied
         if self._resume and not (self.path / "config.json").exists():
             raise RunError(f"{self.path} holds no run (no config.json); nothing to resume")
-        self._checkpoint_every = checkpoint_every
+
+    def holding(self, steps: Steps[Result], *, resume: bool) -> Steps[Result]:
+        """The steps of the run, with the folder locked from the first to the last, whatever ends them."""
+        if self._locked:
+            return (yield from steps)
+        with locked(self.path):
+            self._check_usable(resume=resume)  # another process may have been quicker
+            return (yield from steps)
 
     def run_started(self, training: Training) -> None:
         """Start a new folder, or take up the last checkpoint of the one that is there."""
