@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stepe import RunError
-from stepe.files import TEMPORARY, plain, replacing, replacing_folder, reporting, sweep, write_text
+from stepe.files import TEMPORARY, inside, plain, replacing, replacing_folder, reporting, sweep, write_text
 
 
 def refuse(*args, **kwargs):
@@ -125,3 +125,36 @@ def test_numpy_scalars_become_plain_numbers_at_any_depth():
     found = plain({"a": [np.float64(0.5), (np.int64(2), "x")], "b": np.bool_(True), "c": None})
     assert found == {"a": [0.5, (2, "x")], "b": True, "c": None}
     assert [type(value) for value in (found["a"][0], found["a"][1][0], found["b"])] == [float, int, bool]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Links
+
+
+def test_what_lies_in_a_folder_has_its_own_path_whether_it_is_there_or_not(tmp_path):
+    assert inside(tmp_path, "a", "b.txt") == tmp_path / "a" / "b.txt"
+
+
+def test_a_link_within_a_folder_and_a_link_to_the_folder_are_followed(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "a.txt").write_text("mine")
+    (tmp_path / "run" / "link.txt").symlink_to("a.txt")
+    (tmp_path / "latest").symlink_to("run")
+    assert inside(tmp_path / "run", "link.txt").read_text() == "mine"
+    assert inside(tmp_path / "latest", "a.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("names", [("link",), ("link", "file"), ("..", "file"), ("/etc/passwd",)])
+def test_what_leads_out_of_a_folder_is_refused_and_named(tmp_path, names):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "link").symlink_to(tmp_path)
+    path = (tmp_path / "run").joinpath(*names)
+    with pytest.raises(RunError) as error:
+        inside(tmp_path / "run", *names)
+    assert str(error.value).startswith(f"{path} leads out of {tmp_path / 'run'}, to {path.resolve()}, and no link is")
+
+
+def test_a_link_to_itself_is_refused(tmp_path):
+    (tmp_path / "link").symlink_to("link")
+    with pytest.raises(RunError, match="link cannot be reached"):
+        inside(tmp_path, "link")

@@ -26,6 +26,21 @@ def reporting(path: Path) -> Iterator[None]:
         ) from error
 
 
+def inside(folder: Path, *names: str) -> Path:
+    """The path of something in a folder that may come from somebody else; a link that leads out of it is refused."""
+    path = folder.joinpath(*names)
+    try:
+        where = path.resolve()
+        if where.is_relative_to(folder.resolve()):
+            return path
+    except (OSError, RuntimeError) as error:  # a link to itself
+        raise RunError(f"{path} cannot be reached ({error}); remove what is wrong with it") from error
+    raise RunError(
+        f"{path} leads out of {folder}, to {where}, and no link is followed out of there; remove the link, or put the "
+        "file itself in its place"
+    )
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary file to write, which then takes the place of ``path`` in one step."""

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import resource
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from stepe.files import TEMPORARY
 from stepe.run.folder import latest_run
 from stepe.run.lock import LOCK, check_free, locked
 from stepe.run.previews import Exhibit
-from stepe.training import recorder
+from stepe.training import checkpoint, recorder
 from stepe.training.building import Result, Silent
 from stepe.training.fit import begin
 from stepe.training.recorder import About, Recorder
@@ -472,6 +473,25 @@ def test_the_runs_it_was_compared_with_are_the_finished_ones(train, tmp_path):
     )
     (tmp_path / "run" / "compare" / "unfinished").mkdir()
     assert [other.method for other in Run(tmp_path / "run").others] == ["plain"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config.json", "trace.bin", "history.jsonl", "model.safetensors", "checkpoint", "checkpoint/epoch-00002"]
+    + [f"checkpoint/epoch-00002/{file}" for file in (*checkpoint.FILES, checkpoint.MANIFEST)],
+)
+def test_no_link_is_followed_out_of_a_run_that_is_resumed(train, tmp_path, name):
+    train(tmp_path / "run", stop=2)
+    link, victim = tmp_path / "run" / name, tmp_path / "victim"
+    if link.exists():
+        link.rename(victim)
+    else:
+        victim.write_text("mine")
+    link.symlink_to(victim)
+    before = contents(victim) if victim.is_dir() else victim.read_bytes()
+    with pytest.raises(RunError, match=f"{re.escape(str(link))} leads out of"):
+        train(tmp_path / "run", resume=True)
+    assert before == (contents(victim) if victim.is_dir() else victim.read_bytes())
 
 
 def test_a_folder_in_use_is_refused_before_any_work(train, tmp_path, monkeypatch):

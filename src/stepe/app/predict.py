@@ -55,13 +55,13 @@ def predict(run: "Run", data: Any, *, device: str = "auto") -> "pd.DataFrame":
 
 
 def _load(run: "Run") -> tuple[Encoder, nn.Module]:
-    if not (run.path / "model.safetensors").exists():  # a moved run may have nothing else
+    if not run.file("model.safetensors").exists():  # a moved run may have nothing else
         run.check_finished()
-    path = run.path / PREPROCESSING
+    path = run.file(PREPROCESSING)
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
         encoder, model = read_encoder(saved["encoder"]), build(saved["model"], pretrained=False)
-        safetensors.torch.load_model(model, str(run.path / "model.safetensors"))
+        safetensors.torch.load_model(model, str(run.file("model.safetensors")))
     except FileNotFoundError as error:
         missing = Path(error.filename or path).name
         raise RunError(

@@ -20,7 +20,7 @@ from stepe.data.encode import (
     write_encoder,
 )
 from stepe.data.source import Source
-from stepe.files import sweep
+from stepe.files import inside, sweep
 from stepe.loop.randomness import Stream, seeded
 from stepe.methods import RECIPES, method_class
 from stepe.models.build import build
@@ -60,8 +60,8 @@ def carry_out(
     if isinstance(source.encoder, ImageEncoder) and device.type == "cpu":
         say_how_long(request, source, preset, description, say)
     for position, method in enumerate(request.methods):
-        path = out if position == 0 else out / "compare" / method
-        if resume and (path / "summary.json").exists():
+        path = out if position == 0 else inside(out, "compare", method)
+        if resume and inside(path, "summary.json").exists():
             sweep(path)
             continue
         observers = trackers[method] if follow is None else (*trackers[method], follow(method, position, len(trackers)))

@@ -314,7 +314,7 @@ def final_losses(run: "RunFolder") -> tuple[npt.NDArray[np.float64], npt.NDArray
     """Every training sample's loss under the final model, and whether the last epoch dropped it."""
     samples = run.samples[run.samples["split"] == "train"]
     dropped = samples["dropped"].to_numpy(dtype=np.bool_)
-    last = Trace(run.path / "trace.bin", len(samples)).last()
+    last = Trace(run.file("trace.bin"), len(samples)).last()
     if len(last):
         return last["loss"].astype(np.float64), dropped
     # Data too large for a trace: the suspicion is 1 - the probability of the given label, smoothed over the probes.

@@ -116,7 +116,7 @@ class Pair:
 
 def write_report(run: "RunFolder") -> Path:
     """Build the report of a finished run from its folder; returns its path."""
-    path = run.path / "report.html"
+    path = run.file("report.html")
     write_text(path, render(run))
     return path
 

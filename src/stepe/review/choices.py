@@ -41,7 +41,7 @@ def likely_classes(run: "RunFolder", rows: Sequence[int]) -> list[list[str]]:
 
 def _guesses(run: "RunFolder", rows: Sequence[int]) -> dict[int, list[str]]:
     """The classes of some rows by their probability, where one is known."""
-    path = run.path / "probabilities.npz"
+    path = run.file("probabilities.npz")
     if not path.exists():
         return {}
     with np.load(path, allow_pickle=False) as stored:

@@ -53,7 +53,7 @@ def write_cleaned(run: RunFolder | str | Path, mode: Mode = "mark", *, out: str 
         raise InputError(f"mode is {mode!r}; choose {', '.join(MODES)}")
     source = find_source(run)
     write, suffix = _writer(source)
-    target = run.path / f"cleaned{suffix}" if out is None else Path(out)
+    target = run.file(f"cleaned{suffix}") if out is None else Path(out)
     if target.suffix != suffix:
         raise InputError(f"{target} does not end in {suffix}, and the cleaned data of {run.path} is written as that")
     if source is not None and target.exists() and source.path.samefile(target):

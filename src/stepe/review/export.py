@@ -11,7 +11,7 @@ from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 from stepe.errors import InputError, RunError
-from stepe.files import replacing, reporting, write_text
+from stepe.files import inside, replacing, reporting, write_text
 from stepe.review.cleaned import (
     DELIMITERS,
     JSON_LINES,
@@ -59,7 +59,7 @@ def export(
         raise InputError(f"there is no export to {to!r}; choose {' or '.join(TOOLS)}")
     run = run if isinstance(run, RunFolder) else RunFolder(run)
     write, default = TOOLS[to]
-    target = run.path / default if out is None else Path(out)
+    target = run.file(default) if out is None else Path(out)
     if not target.parent.is_dir():
         raise InputError(f"there is no folder {target.parent}; make it first, or choose another path")
     samples = own_samples(run).sort_values("rank", kind="stable")
@@ -273,7 +273,7 @@ def _write_fiftyone(run: RunFolder, samples: "pd.DataFrame", target: Path, say: 
 
 def _store_picture(picture: bytes, folder: Path, sample: Item) -> Path:
     with reporting(folder):
-        folder.mkdir(exist_ok=True)
+        inside(folder.parent, folder.name).mkdir(exist_ok=True)
     path = folder / f"{sample['row']:08}.{media_type(picture).removeprefix('image/')}"
     with replacing(path) as temporary:
         temporary.write_bytes(picture)

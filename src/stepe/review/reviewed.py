@@ -60,7 +60,7 @@ def reviewed_text(run: RunFolder) -> str:
 
 def write_reviewed(run: RunFolder) -> Path:
     """Write ``reviewed.csv`` in the run folder; returns its path."""
-    path = run.path / "reviewed.csv"
+    path = run.file("reviewed.csv")
     write_text(path, reviewed_text(run))
     return path
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from stepe.errors import RunError
+from stepe.files import inside
 
 Verdict = Literal["accepted", "kept", "relabelled", "unsure"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -127,7 +128,8 @@ class Decisions:
     """The decisions on a run; reading them makes no file."""
 
     def __init__(self, folder: Path):
-        self.path = folder / DATABASE
+        # SQLite keeps two more files beside it, whose names it makes itself.
+        self.path, *_ = (inside(folder, f"{DATABASE}{ending}") for ending in ("", "-journal", "-wal", "-shm"))
 
     def record(self, *actions: Action) -> int:
         """Write actions down, all or none; those that are there already are left as they are.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from stepe.beliefs.names import class_name
 from stepe.errors import RunError
+from stepe.files import inside
 from stepe.run.decisions import Decisions, Key
 from stepe.run.previews import Exhibit, clean_examples, read_exhibits
 from stepe.run.trace import Trace
@@ -31,7 +32,7 @@ Row = dict[str, Any]
 def read_config(path: Path) -> dict[str, Any]:
     """The configuration of a run, or an error that says that there is none."""
     try:
-        config: dict[str, Any] = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        config: dict[str, Any] = json.loads(inside(path, "config.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise RunError(f"{path} is not a run folder (no config.json); runs are made by `stepe clean`") from error
     except (OSError, ValueError) as error:
@@ -51,15 +52,19 @@ class RunFolder:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r})"
 
+    def file(self, *names: str) -> Path:
+        """The path of something in the folder, to be read or written; a link that leads out of it is refused."""
+        return inside(self.path, *names)
+
     @property
     def finished(self) -> bool:
         """Whether the run came to its end."""
-        return (self.path / "summary.json").exists()
+        return self.file("summary.json").exists()
 
     @property
     def digest(self) -> str:
         """What tells this run from any other, wherever its folder lies: browsers keep decisions under it."""
-        return hashlib.sha256((self.path / "config.json").read_bytes()).hexdigest()[:16]
+        return hashlib.sha256(self.file("config.json").read_bytes()).hexdigest()[:16]
 
     @property
     def method(self) -> str:
@@ -84,7 +89,7 @@ class RunFolder:
     @cached_property
     def history(self) -> list[Row]:
         """One row an epoch; a line torn by a kill is left out."""
-        path = self.path / "history.jsonl"
+        path = self.file("history.jsonl")
         rows = []
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             try:
@@ -98,7 +103,7 @@ class RunFolder:
         """The run in a few numbers."""
         self.check_finished()
         try:
-            summary: dict[str, Any] = json.loads((self.path / "summary.json").read_text(encoding="utf-8"))
+            summary: dict[str, Any] = json.loads(self.file("summary.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise RunError(f"{self.path / 'summary.json'} cannot be read ({error}); make the run again") from error
         return summary
@@ -113,7 +118,7 @@ class RunFolder:
 
         self.check_finished()
         try:
-            samples = pd.read_parquet(self.path / "samples.parquet")
+            samples = pd.read_parquet(self.file("samples.parquet"))
         except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
             raise RunError(f"{self.path / 'samples.parquet'} cannot be read ({error}); make the run again") from error
         decided = self.decisions.current()
@@ -141,8 +146,8 @@ class RunFolder:
     @property
     def others(self) -> list[Self]:
         """The runs this one was compared with."""
-        folder = self.path / "compare"
-        paths = sorted(folder.iterdir()) if folder.is_dir() else []
+        folder = self.file("compare")
+        paths = [self.file("compare", path.name) for path in sorted(folder.iterdir())] if folder.is_dir() else []
         return [type(self)(path) for path in paths if (path / "summary.json").exists()]
 
     @cached_property
@@ -162,7 +167,7 @@ class RunFolder:
     def trace(self, index: int) -> list[Row]:
         """One training sample's story: loss, prediction and whether it was dropped, an entry an epoch."""
         class_names = self.class_names
-        entries = Trace(self.path / "trace.bin", self.config["fit"]["samples"]).sample(index)
+        entries = Trace(self.file("trace.bin"), self.config["fit"]["samples"]).sample(index)
         return [
             {
                 "epoch": epoch,

@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 
 from stepe.errors import InputError, RunError
-from stepe.files import reporting
+from stepe.files import inside, reporting
 from stepe.run.folder import RUNS
 
 LOCK = "in-use.json"
@@ -101,7 +101,7 @@ def _take(folder: Path) -> int:
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            handle = os.open(inside(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         except FileNotFoundError:  # another process has just removed the folder, which was empty
             continue
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepe.errors import RunError
-from stepe.files import replacing
+from stepe.files import inside, replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +106,7 @@ def write_exhibits(folder: Path, exhibits: Iterable[Exhibit]) -> None:
             "cells": pa.array([_json(exhibit.cells) for exhibit in seen], pa.string()),
         }
     )
-    with replacing(folder / FILE) as temporary:
+    with replacing(inside(folder, FILE)) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
 
@@ -115,7 +115,7 @@ def read_exhibits(folder: Path) -> dict[int, Exhibit]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = folder / FILE
+    path = inside(folder, FILE)
     if not path.exists():
         return {}
     try:

@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from stepe.errors import RunError
-from stepe.files import plain, replacing_folder, reporting, sweep
+from stepe.files import inside, plain, replacing_folder, reporting, sweep
 from stepe.training.building import Training
 
 KEPT = 2
@@ -34,7 +34,7 @@ def save(folder: Path, training: Training) -> None:
     """Write the checkpoint of ``training.epoch`` and let go of all but the last two."""
     with reporting(folder):
         folder.mkdir(exist_ok=True)
-    with replacing_folder(folder / f"epoch-{training.epoch:05d}") as new:
+    with replacing_folder(inside(folder, f"epoch-{training.epoch:05d}")) as new:
         save_weights(training.model, new / "model.safetensors")
         np.savez(new / "ledger.npz", **{name: col.cpu().numpy() for name, col in training.ledger.state_dict().items()})  # type: ignore[arg-type]
         # Through memory: on a full disk, torch's own writer says nothing that helps.
@@ -94,16 +94,19 @@ def _saved(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     sweep(folder)
-    return sorted(folder.glob("epoch-*"), key=lambda path: (len(path.name), path.name))
+    found = [inside(folder, path.name) for path in folder.glob("epoch-*")]
+    return sorted(found, key=lambda path: (len(path.name), path.name))
 
 
 def _damage(path: Path) -> str | None:
     """What is wrong with a checkpoint, if anything."""
     try:
-        digests = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        digests = json.loads(inside(path, MANIFEST).read_text(encoding="utf-8"))
         if digests.keys() != FILES:
             return f"{MANIFEST} lists {', '.join(digests) or 'nothing'}"
-        return next((f"{name} has changed" for name, digest in digests.items() if _digest(path / name) != digest), None)
+        return next(
+            (f"{name} has changed" for name, digest in digests.items() if _digest(inside(path, name)) != digest), None
+        )
     except (OSError, ValueError, AttributeError) as error:
         return str(error) or type(error).__name__
 

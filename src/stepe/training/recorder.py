@@ -18,7 +18,7 @@ from stepe.beliefs.verdicts import COLUMNS
 from stepe.engine.steps import Steps
 from stepe.errors import InputError, RunError
 from stepe.evidence.believe import held_out_table, training_table
-from stepe.files import TEMPORARY, plain, replacing, reporting, sweep, write_text
+from stepe.files import TEMPORARY, inside, plain, replacing, reporting, sweep, write_text
 from stepe.loop.ledger import Ledger
 from stepe.methods import Method
 from stepe.run.folder import FORMAT, read_config
@@ -85,7 +85,7 @@ class Recorder:
         if occupied and not resume:
             raise InputError(f"{self.path} is not empty; choose another folder, or resume the run that is in it")
         self._resume = resume and occupied
-        if self._resume and not (self.path / "config.json").exists():
+        if self._resume and not inside(self.path, "config.json").exists():
             raise RunError(f"{self.path} holds no run (no config.json); nothing to resume")
 
     def holding(self, steps: Steps[Result], *, resume: bool) -> Steps[Result]:
@@ -98,12 +98,12 @@ class Recorder:
 
     def run_started(self, training: Training) -> None:
         """Start a new folder, or take up the last checkpoint of the one that is there."""
-        self._trace = Trace(self.path / "trace.bin", training.ledger.n)
+        self._trace = Trace(inside(self.path, "trace.bin"), training.ledger.n)
         if not self._resume or not self._take_up(training):
             self._begin(training)
         for name, content in self.about.files.items():
-            if not (self.path / name).exists():
-                write_text(self.path / name, content)
+            if not (path := inside(self.path, name)).exists():
+                write_text(path, content)
         self._trace.truncate(training.epoch)
         self._rewrite_history(training.history)
 
@@ -121,8 +121,8 @@ class Recorder:
                 "class_names": class_names,
                 "environment": describe_environment(training.task.seed, str(training.engine.device)),
             }
-            write_text(self.path / "config.json", json.dumps(plain(config), indent=1, ensure_ascii=False))
-        checkpoint.save(self.path / "checkpoint", training)
+            write_text(inside(self.path, "config.json"), json.dumps(plain(config), indent=1, ensure_ascii=False))
+        checkpoint.save(inside(self.path, "checkpoint"), training)
 
     def _take_up(self, training: Training) -> bool:
         sweep(self.path)
@@ -134,23 +134,23 @@ class Recorder:
                 f"{self.path} was started with {threads} threads and goes on with {now}: results differ by rounding",
                 stacklevel=2,
             )
-        return checkpoint.restore(self.path / "checkpoint", training)
+        return checkpoint.restore(inside(self.path, "checkpoint"), training)
 
     def _rewrite_history(self, history: list[Row]) -> None:
         """The checkpoint knows which epochs count: a later or torn line is from an epoch that will run again."""
-        write_text(self.path / "history.jsonl", "".join(f"{_json_line(row)}\n" for row in history))
+        write_text(inside(self.path, "history.jsonl"), "".join(f"{_json_line(row)}\n" for row in history))
 
     def epoch_ended(self, training: Training, row: Row) -> None:
         """Add the epoch's line and, when it is due, a checkpoint."""
         if self._trace.fits(training.task.epochs):
             self._trace.append(*_traced(training.ledger, probed=row["probed"]))
-        path = self.path / "history.jsonl"
+        path = inside(self.path, "history.jsonl")
         with reporting(path), path.open("a", encoding="utf-8") as file:
             file.write(f"{_json_line(row)}\n")
             file.flush()
             os.fsync(file.fileno())
         if training.epoch % self._checkpoint_every == 0 or training.epoch == training.task.epochs:
-            checkpoint.save(self.path / "checkpoint", training)
+            checkpoint.save(inside(self.path, "checkpoint"), training)
 
     def run_ended(self, result: Result) -> None:
         """Write what the run found; the summary comes last and says that all is there."""
@@ -158,12 +158,12 @@ class Recorder:
         self._trace.truncate(training.task.epochs)
         if self._trace.fits(training.task.epochs):
             self._trace.append(*_traced(training.ledger, probed=True))
-        with replacing(self.path / "model.safetensors") as temporary:
+        with replacing(inside(self.path, "model.safetensors")) as temporary:
             checkpoint.save_weights(result.model, temporary)
         samples = self._samples(result)
-        with replacing(self.path / "samples.parquet") as temporary:
+        with replacing(inside(self.path, "samples.parquet")) as temporary:
             samples.to_parquet(temporary, index=False)
-        with replacing(self.path / "issues.csv") as temporary:
+        with replacing(inside(self.path, "issues.csv")) as temporary:
             issues = samples.loc[samples["flagged"], list(COLUMNS)].sort_values("rank")
             escape_texts(issues).to_csv(temporary, index=False)
         if self.about.exhibits is not None:
@@ -171,14 +171,14 @@ class Recorder:
             write_exhibits(self.path, self.about.exhibits(shown))
         self._store_probabilities(training)
         found = {} if self.about.unlabelled is None else {"unlabelled": len(self.about.unlabelled)}
-        write_text(self.path / "summary.json", json.dumps(plain(result.summary | found), indent=1))
+        write_text(inside(self.path, "summary.json"), json.dumps(plain(result.summary | found), indent=1))
 
     def _store_probabilities(self, training: Training) -> None:
         """The running guess, for tools that work on probabilities."""
         if "guess" not in training.ledger.columns:
             return
         rows = np.arange(training.ledger.n) if self.about.names is None else np.asarray(self.about.names.rows)
-        with replacing(self.path / "probabilities.npz") as temporary:
+        with replacing(inside(self.path, "probabilities.npz")) as temporary:
             np.savez_compressed(temporary, row=rows, probability=training.ledger["guess"].cpu().numpy())
 
     def _samples(self, result: Result) -> "pd.DataFrame":

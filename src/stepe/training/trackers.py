@@ -19,7 +19,7 @@ from typing import Any
 import torch.distributed as dist
 
 from stepe.errors import InputError
-from stepe.files import plain, reporting, write_text
+from stepe.files import inside, plain, reporting, write_text
 from stepe.training.building import Result, Row, Silent, Training
 
 EVERY_EPOCH = "train_loss"
@@ -195,15 +195,15 @@ class RememberedId:
 
 
 def _tensorboard(where: str | None, run: Path, method: str) -> Tracker:
-    return TensorBoard(run / "tensorboard" / method if where is None else Path(where) / run.name / method)
+    return TensorBoard(inside(run, "tensorboard", method) if where is None else Path(where) / run.name / method)
 
 
 def _wandb(where: str | None, run: Path, method: str) -> Tracker:
-    return WandB(where or "stepe", remember=run / f"wandb-{method}.txt", name=f"{run.name} {method}")
+    return WandB(where or "stepe", remember=inside(run, f"wandb-{method}.txt"), name=f"{run.name} {method}")
 
 
 def _mlflow(where: str | None, run: Path, method: str) -> Tracker:
-    return MLflow(where or "stepe", remember=run / f"mlflow-{method}.txt", run_name=f"{run.name} {method}")
+    return MLflow(where or "stepe", remember=inside(run, f"mlflow-{method}.txt"), run_name=f"{run.name} {method}")
 
 
 TRACKERS: dict[str, Callable[[str | None, Path, str], Tracker]] = {
