@@ -1,4 +1,4 @@
-"""Slices of the published data sets, where $STEPE_DATA leads to them."""
+"""Slices of the published data sets (docs/data.md), where $STEPE_DATA leads to them."""
 
 import os
 import warnings
