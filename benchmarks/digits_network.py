@@ -14,12 +14,14 @@ import statistics
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 import stepe
 from stepe.app.networks import Preset
 from stepe.data.noise import Noise
 from stepe.data.source import digits
+from stepe.loop.draws import Draws
 from stepe.loop.randomness import Stream, seeded
 from stepe.models.mlp import MLP
 from stepe.training.environment import describe_environment
@@ -49,7 +51,7 @@ def measure(job: tuple[Preset, Noise, int]) -> dict[str, object]:
     preset, noise, seed = job
     torch.set_num_threads(1)
     source = digits()
-    order = Stream.named(seed, "hold-out").shuffle(torch.arange(len(source.labels)))
+    order = Draws.named(seed, "hold-out").shuffle(np.arange(len(source.labels)))
     held_out, rest = order[: len(order) // 5], order[len(order) // 5 :]
     planted = noise.plant(source.x[rest], source.labels[rest], source.classes, seed)
     with seeded(Stream.named(seed, "init")):

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from planted import Case, Key, Row, grid_keys, grid_options, load, measure_grid
 from torch import Tensor
 
 import stepe
 from stepe.app.networks import Preset
+from stepe.data.encoders import Array
 from stepe.data.noise import Noise
 from stepe.data.source import Source
 from stepe.loop.ledger import Ledger
@@ -129,7 +131,8 @@ def measure_learnable(key: Key) -> Row:
     _, _, setting, variant, seed = key
     source = load("digits").source
     options = dict(LEARNABLE[variant])
-    clean, given = source.labels, mistake(source.labels, float(setting), seed)
+    clean = torch.from_numpy(source.labels)
+    given = mistake(clean, float(setting), seed)
     noisy, (hidden, other) = given != clean, pair_of(seed)
     if options.get("method") == "entropy":
         options["method"] = ByEntropy()
@@ -182,26 +185,24 @@ def long_tail(labels: Tensor, seed: int) -> tuple[Tensor, list[int]]:
 def measure_tail(key: Key) -> Row:
     _, _, setting, variant, seed = key
     source, options = load("digits").source, TAIL[variant]
-    index, classes = long_tail(source.labels, seed)
-    x, clean = source.x[index], source.labels[index]
+    index, classes = long_tail(torch.from_numpy(source.labels), seed)
+    x, clean = source.x[index.numpy()], source.labels[index.numpy()]
     noise = Noise.parse(setting)
     assert noise is not None
     planted = noise.plant(x, clean, source.classes, seed)
     labels = clean if options.get("method") == "oracle" else planted.labels
-    rate = share_of(planted.noisy)
-    result = slow(source).train(x, labels, seed, noise_rate=rate, test=held_out_of(source), **options)
+    noisy = torch.from_numpy(planted.noisy)
+    result = slow(source).train(x, labels, seed, noise_rate=share_of(noisy), test=held_out_of(source), **options)
     dropped = result.ledger["dropped"]
-    row: Row = {"accuracy": result.summary["test_accuracy"], "wrong_dropped": share_of(dropped[planted.noisy])}
+    row: Row = {"accuracy": result.summary["test_accuracy"], "wrong_dropped": share_of(dropped[noisy])}
     for part, places in PARTS.items():
         members = [classes[place] for place in places]
-        right = ~planted.noisy & torch.isin(clean, torch.tensor(members))
+        right = ~noisy & torch.from_numpy(np.isin(clean, members))
         row |= {f"{part}_accuracy": accuracy_of(result, members), f"{part}_right_dropped": share_of(dropped[right])}
     return row
 
 
-def held_out_of(source: Source) -> tuple[Tensor, Tensor]:
-    assert source.test_x is not None
-    assert source.test_labels is not None
+def held_out_of(source: Source) -> tuple[Array, Array]:
     return source.test_x, source.test_labels
 
 

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 import stepe
 from stepe.app.networks import Preset, describe_network, training_for
 from stepe.app.request import METHOD
+from stepe.data.collect import Layout
 from stepe.data.noise import Noise
-from stepe.data.own import Layout
 from stepe.data.source import Source, digits, open_own
 from stepe.files import write_text
 from stepe.loop.randomness import Stream, seeded
@@ -70,18 +70,20 @@ class Case:
         assert source.truth is not None
         order = Stream.named(seed, "hold-out").shuffle(torch.arange(len(clean.labels)))
         held_out, rest = order.tensor_split([round(HOLD_OUT * len(order))])
-        test = clean.x[held_out], clean.labels[held_out]
-        return Divided(source.x[rest], source.labels[rest], clean.labels[rest], source.truth.noisy[rest], test)
+        arrays = (source.x, source.labels, clean.labels, source.truth.noisy)
+        x, labels, right, noisy = (torch.from_numpy(array)[rest] for array in arrays)
+        test = torch.from_numpy(clean.x)[held_out], torch.from_numpy(clean.labels)[held_out]
+        return Divided(x, labels, right, noisy, test)
 
     def clean(
-        self, x: Tensor, y: Tensor, seed: int, preset: Preset | None = None, *, method: str = METHOD, **options: Any
+        self, x: Any, y: Any, seed: int, preset: Preset | None = None, *, method: str = METHOD, **options: Any
     ) -> stepe.Result:
         """One run that finds out who should judge, without blends of what cannot be blended."""
         if not self.source.can_be_blended and "mixup" in method_class(method).options():
             options = {"mixup": 0} | options
         return self.train(x, y, seed, preset, method=method, probe="auto", **options)
 
-    def train(self, x: Tensor, y: Tensor, seed: int, preset: Preset | None = None, **options: Any) -> stepe.Result:
+    def train(self, x: Any, y: Any, seed: int, preset: Preset | None = None, **options: Any) -> stepe.Result:
         """One run on the CPU."""
         return stepe.fit(self.untrained(seed), x, y, seed=seed, **self.budget(preset), **options)
 
@@ -115,7 +117,7 @@ def packages_path() -> Path:
 def _features() -> Source:
     source = digits()
     weight = Stream.named(0, "projection").normal(torch.arange(source.x.shape[1] * WIDTH)).reshape(-1, WIDTH)
-    return open_own(((source.x @ weight).numpy(), source.labels.numpy()), Layout(holdout=0))
+    return open_own(((torch.from_numpy(source.x) @ weight).numpy(), source.labels), Layout(holdout=0))
 
 
 def _packages(**columns: str) -> Source:

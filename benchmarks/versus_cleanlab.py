@@ -46,12 +46,12 @@ def by_stepe(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Ten
 
 
 def by_cleanlab(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:
-    labels = source.labels.numpy()
+    labels = source.labels
     probability = np.zeros((len(labels), source.classes))
     for inside, outside in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(labels, labels):
         model = case.train(source.x[inside], source.labels[inside], seed, preset, method="plain").model.eval()
         with torch.no_grad():
-            probability[outside] = torch.softmax(model(source.x[outside]), 1).double().numpy()
+            probability[outside] = torch.softmax(model(torch.from_numpy(source.x[outside])), 1).double().numpy()
     quality = get_label_quality_scores(labels, probability)
     issues = find_label_issues(labels, probability, n_jobs=1)
     return torch.tensor(1 - quality), torch.tensor(issues), {}

@@ -23,13 +23,15 @@ def main() -> None:
     accelerator = Accelerator(cpu=True)
     x, y = (torch.tensor(part) for part in load_digits(return_X_y=True))
     x = (x / 16).float()
-    planted = symmetric(x[300:], y[300:], classes=10, rate=0.3, seed=0)
+    planted = symmetric(x[300:].numpy(), y[300:].numpy(), classes=10, rate=0.3, seed=0)
 
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
     model, optimizer = accelerator.prepare(model, optimizer)
-    cleaner = stepe.StepE(TensorDataset(planted.x, planted.labels), epochs=EPOCHS, rho_max=0.35, length="full")
+    cleaner = stepe.StepE(
+        TensorDataset(x[300:], torch.tensor(planted.labels)), epochs=EPOCHS, rho_max=0.35, length="full"
+    )
     loader = cleaner.loader(batch_size=BATCH)  # of all processes together; not prepared: it is shared out already
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, epochs=EPOCHS, steps_per_epoch=len(loader))
 
@@ -44,7 +46,7 @@ def main() -> None:
     model.eval()
     accuracy = float((model(x[:300].to(accelerator.device)).argmax(1).cpu() == y[:300]).float().mean())
     issues = cleaner.issues()
-    right = float(planted.noisy[issues["row"].tolist()].float().mean())
+    right = planted.noisy[issues["row"]].mean()
     accelerator.print(f"{accelerator.num_processes} processes, test accuracy {accuracy:.1%}")
     accelerator.print(f"{len(issues)} labels look wrong, and {right:.1%} of them are")
     accelerator.wait_for_everyone()  # whoever leaves early takes its connections with it

@@ -22,12 +22,12 @@ def main() -> None:
     dist.init_process_group("gloo")
     x, y = (torch.tensor(part) for part in load_digits(return_X_y=True))
     x = (x / 16).float()
-    planted = symmetric(x[300:], y[300:], classes=10, rate=0.3, seed=0)
+    planted = symmetric(x[300:].numpy(), y[300:].numpy(), classes=10, rate=0.3, seed=0)
 
     torch.manual_seed(0)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
-    cleaner = stepe.StepE(TensorDataset(planted.x, planted.labels), epochs=EPOCHS, rho_max=0.35)
+    cleaner = stepe.StepE(TensorDataset(x[300:], torch.tensor(planted.labels)), epochs=EPOCHS, rho_max=0.35)
     loader = cleaner.loader(batch_size=BATCH)  # of all processes together
 
     for _ in cleaner.epochs(model):
@@ -41,7 +41,7 @@ def main() -> None:
     accuracy = float((model(x[:300]).argmax(1) == y[:300]).float().mean())
     issues = cleaner.issues()
     if dist.get_rank() == 0:
-        right = float(planted.noisy[issues["row"].tolist()].float().mean())
+        right = planted.noisy[issues["row"]].mean()
         print(f"{dist.get_world_size()} processes, test accuracy {accuracy:.1%}")
         print(f"{len(issues)} labels look wrong, and {right:.1%} of them are")
     dist.barrier()  # whoever leaves early takes its connections with it

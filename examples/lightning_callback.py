@@ -44,15 +44,15 @@ def main() -> None:
     L.seed_everything(0)
     x, y = (torch.tensor(part) for part in load_digits(return_X_y=True))
     x = (x / 16).float()
-    planted = symmetric(x[300:], y[300:], classes=10, rate=0.3, seed=0)
-    train, test = TensorDataset(planted.x, planted.labels), TensorDataset(x[:300], y[:300])
+    planted = symmetric(x[300:].numpy(), y[300:].numpy(), classes=10, rate=0.3, seed=0)
+    train, test = TensorDataset(x[300:], torch.tensor(planted.labels)), TensorDataset(x[:300], y[:300])
 
     cleaner = StepE(train, epochs=EPOCHS, rho_max=0.35)
     trainer = L.Trainer(max_epochs=EPOCHS, callbacks=[cleaner], accelerator="cpu", logger=False)
     trainer.fit(Digits(), cleaner.loader(batch_size=BATCH), DataLoader(test, batch_size=300))
 
     issues = cleaner.issues()
-    right = float(planted.noisy[issues["row"].tolist()].float().mean())
+    right = planted.noisy[issues["row"]].mean()
     print(f"test accuracy {float(trainer.callback_metrics['accuracy']):.1%}")
     print(f"{len(issues)} labels look wrong, and {right:.1%} of them are")
 

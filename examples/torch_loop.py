@@ -18,8 +18,8 @@ EPOCHS, BATCH = 30, 64
 def main() -> None:
     x, y = (torch.tensor(part) for part in load_digits(return_X_y=True))
     x = (x / 16).float()
-    planted = symmetric(x[300:], y[300:], classes=10, rate=0.3, seed=0)
-    train, test = TensorDataset(planted.x, planted.labels), (x[:300], y[:300])
+    planted = symmetric(x[300:].numpy(), y[300:].numpy(), classes=10, rate=0.3, seed=0)
+    train, test = TensorDataset(x[300:], torch.tensor(planted.labels)), (x[:300], y[:300])
 
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
@@ -38,7 +38,7 @@ def main() -> None:
     model.eval()
     accuracy = float((model(test[0]).argmax(1) == test[1]).float().mean())
     issues = cleaner.issues()
-    right = float(planted.noisy[issues["row"].tolist()].float().mean())
+    right = planted.noisy[issues["row"]].mean()
     print(f"test accuracy {accuracy:.1%}, learning rate {scheduler.get_last_lr()[0]:.1e} in the end")
     print(f"{len(issues)} labels look wrong, and {right:.1%} of them are")
 

@@ -19,6 +19,7 @@ from stepe.app.clean import clean, default_name
 from stepe.app.request import METHOD, Request
 from stepe.app.resume import resume
 from stepe.data.source import Source
+from stepe.loop.metrics import Truth
 from stepe.methods import EVERY_METHOD
 from stepe.run.lock import locked
 from stepe.training.building import Silent, Training
@@ -283,8 +284,8 @@ def test_shuffling_the_truth_changes_no_weight(file, monkeypatch):
 
     def shuffled(self: Source, noise: Any, seed: int) -> Source:
         source = planted(self, noise, seed)
-        order = torch.randperm(len(source.labels), generator=torch.Generator().manual_seed(1))
-        truth = replace(source.truth, noisy=source.truth.noisy[order], labels=source.truth.labels[order])
+        order = np.random.default_rng(1).permutation(len(source.labels))
+        truth = Truth(source.truth.noisy[order], source.truth.labels[order])
         return replace(source, truth=truth, clean_labels=source.clean_labels[order], clean_x=source.clean_x[order])
 
     methods = ",".join(["step-e", *EVERY_METHOD])

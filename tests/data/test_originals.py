@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from stepe.data.collect import Layout
 from stepe.data.noise import Noise
 from stepe.data.originals import Originals
-from stepe.data.own import Layout
 from stepe.data.source import digits, open_own
 
 
@@ -61,7 +61,7 @@ def test_contents_that_would_fill_the_memory_are_not_kept(monkeypatch):
 def test_digits_are_shown_pixel_for_pixel():
     source = digits()
     (exhibit,) = source.exhibits([5])
-    assert np.array_equal(np.asarray(picture_of(exhibit)), (source.x[5] * 255).round().reshape(8, 8).byte().numpy())
+    assert np.array_equal(np.asarray(picture_of(exhibit)), (source.x[5] * 255).round().reshape(8, 8).astype(np.uint8))
 
 
 def test_texts_are_shown_as_they_are():

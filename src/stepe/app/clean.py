@@ -26,11 +26,12 @@ from stepe.app.request import (
 from stepe.app.run import Run
 from stepe.app.work import Follow, carry_out, resumable
 from stepe.data import arrays
+from stepe.data.collect import Layout, resolved
 from stepe.data.noise import Noise
-from stepe.data.own import Layout, resolved
 from stepe.data.source import BUNDLED_PREFIX, Source, open_own, open_source
 from stepe.data.split import HOLD_OUT
 from stepe.errors import RunError
+from stepe.models.encoders import encoder_fitter
 from stepe.models.pretrained import check_model
 from stepe.run.folder import read_config
 from stepe.run.lock import locked, locked_new
@@ -149,10 +150,11 @@ def clean(
         model=model,
     )
     in_memory = not isinstance(data, str | Path)
+    gpu, fit = found_device.type == "cuda", encoder_fitter(model, found_device)
     if in_memory:
-        source = open_own(data, layout, found_device, say)
+        source = open_own(data, layout, say, gpu=gpu, fit=fit)
     else:
-        source = open_source(str(data), say, folder, layout, found_device)
+        source = open_source(str(data), say, folder, layout, gpu=gpu, fit=fit)
     if source.image_shape is not None and source.kind == "images":
         layout = replace(layout, image_size=source.image_shape[0])
     if model is not None:

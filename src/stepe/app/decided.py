@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import torch
+import numpy as np
 
 from stepe.app.run import Run
 from stepe.beliefs.names import Names
-from stepe.data.source import Source
+from stepe.data.source import Integers, Source
 from stepe.errors import InputError
 from stepe.loop.metrics import Truth
 from stepe.review.reviewed import Labels, known_labels
@@ -46,9 +46,9 @@ class Review:
         """The source with the labels that people chose; a sample they were sure about is trusted."""
         places = _Places(source)
         known = known_labels(self.run)
-        labels = {"train": source.labels.clone(), "test": source.test_labels.clone()}
+        labels = {"train": source.labels.copy(), "test": source.test_labels.copy()}
         status = {split: ["open"] * len(labels[split]) for split in labels}
-        trusted = torch.zeros(len(source.labels), dtype=torch.bool)
+        trusted = np.zeros(len(source.labels), dtype=bool)
         for key, decision in self.decisions.items():
             split, index = places.find(key, known[key], self.run)
             self._check(source, int(labels[split][index]), known[key], decision)
@@ -67,7 +67,7 @@ class Review:
             names=_named(source.names, source.labels, source.class_names, status["train"]),
             test_names=_named(source.test_names, source.test_labels, source.class_names, status["test"]),
             truth=truth,
-            noise_rate=source.noise_rate if truth is None else float(truth.noisy.double().mean()),
+            noise_rate=source.noise_rate if truth is None else truth.rate,
         )
 
     def _check(self, source: Source, label: int, known: Labels, decision: Decision) -> None:
@@ -118,15 +118,15 @@ class _Places:
         return place
 
 
-def _named(names: Names, labels: torch.Tensor, class_names: list[str], status: list[str]) -> Names:
+def _named(names: Names, labels: Integers, class_names: list[str], status: list[str]) -> Names:
     return replace(names, given=[class_names[label] for label in labels.tolist()], status=status)
 
 
-def _truth(source: Source, labels: torch.Tensor) -> Truth | None:
+def _truth(source: Source, labels: Integers) -> Truth | None:
     """What a benchmark knows about the new labels."""
     if source.truth is None or source.truth.labels is None:
         return source.truth
-    noisy = torch.where(labels != source.labels, labels != source.truth.labels, source.truth.noisy)
+    noisy = np.where(labels != source.labels, labels != source.truth.labels, source.truth.noisy)
     return Truth(noisy, source.truth.labels)
 
 

@@ -12,18 +12,13 @@ import torch
 from torch import nn
 
 from stepe.app.request import Request, is_benchmark
-from stepe.data.encode import (
-    FeatureEncoder,
-    FrozenEncoder,
-    Kind,
-    TableEncoder,
-    TextEncoder,
-)
+from stepe.data.encoders import DataKind, FeatureEncoder, TableEncoder, TextEncoder
 from stepe.data.images import SMALL
 from stepe.data.source import Source
 from stepe.engine.stack import SMALL_MODEL
 from stepe.loop.randomness import Stream, seeded
 from stepe.models.build import build
+from stepe.models.encoders import FrozenEncoder
 from stepe.samples.augmentation import CropFlip, Normalised
 from stepe.samples.strong import Strong
 
@@ -60,7 +55,7 @@ class Preset:
         return {"optimizer": made}
 
 
-def training_for(kind: Kind, n: int, *, pretrained: bool = False) -> Preset:
+def training_for(kind: DataKind, n: int, *, pretrained: bool = False) -> Preset:
     """How a network for a kind of data is trained: the more samples, the fewer epochs.
 
     >>> [training_for("features", n).epochs for n in (1_000, 30_000, 1_000_000)]
@@ -109,7 +104,7 @@ def describe_network(source: Source, preset: Preset, device: torch.device, model
     if isinstance(encoder, TableEncoder):
         return {"name": "tabular", "numbers": encoder.numbers, "codes": encoder.codes, **shape}
     if isinstance(encoder, FeatureEncoder | FrozenEncoder):
-        return {"name": "mlp", "inputs": source.x[0].numel(), **shape}
+        return {"name": "mlp", "inputs": source.x[0].size, **shape}
     # The CIFAR stem is far more accurate on small pictures, and far too slow without a GPU.
     small = device.type == "cuda" and source.x.shape[-1] <= SMALL
     return {"name": "resnet18", "classes": classes, "stem": "cifar" if small else "imagenet"}
@@ -121,7 +116,7 @@ def say_how_long(
     """Time one step of a network that is thrown away, and say what all of them will take."""
     with seeded(Stream.named(request.seed, "init")):
         model = build(description, pretrained=False)
-        batch = source.x[: preset.batch_size].float() / 255
+        batch = torch.from_numpy(source.x[: preset.batch_size]).float() / 255
         seconds = []
         for _ in range(2):  # the first one warms up
             started = time.perf_counter()

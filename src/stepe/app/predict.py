@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from stepe.app.request import Request
 from stepe.app.work import PREPROCESSING
-from stepe.data.encode import Encoder, FeatureEncoder, FrozenEncoder, ImageEncoder, read_encoder
-from stepe.data.own import Collection, Layout, collect, from_matrix
+from stepe.data.collect import Collection, Layout, collect, from_matrix
+from stepe.data.encoders import Encoder, FeatureEncoder, ImageEncoder
 from stepe.data.source import check_there
 from stepe.errors import InputError, RunError
 from stepe.loop.probe import evaluating
 from stepe.loop.randomness import preserved
 from stepe.models.build import build
+from stepe.models.encoders import FrozenEncoder, read_encoder
 from stepe.samples.augmentation import Normalised
 from stepe.training.building import find_device
 
@@ -42,8 +43,8 @@ def predict(run: "Run", data: Any, *, device: str = "auto") -> "pd.DataFrame":
     found_device = find_device(device)
     with preserved():  # networks draw their first weights, which are then replaced
         encoder, model = _load(run)
-    collection = _collect(run, data, encoder, found_device)
-    probability = _probabilities(model, encoder, encoder.encode(collection.inputs), found_device)
+    collection = _collect(run, data, encoder)
+    probability = _probabilities(model, encoder, torch.from_numpy(encoder.encode(collection.inputs)), found_device)
     confidence, predicted = probability.max(1)
     return pd.DataFrame(
         {
@@ -74,7 +75,7 @@ def _load(run: "Run") -> tuple[Encoder, nn.Module]:
     return encoder, model
 
 
-def _collect(run: "Run", data: Any, encoder: Encoder, device: torch.device) -> Collection:
+def _collect(run: "Run", data: Any, encoder: Encoder) -> Collection:
     request = run.config["request"]
     asked = Request.read(request) if request else Layout()
     shown = encoder.inputs if isinstance(encoder, FrozenEncoder) else encoder
@@ -91,11 +92,11 @@ def _collect(run: "Run", data: Any, encoder: Encoder, device: torch.device) -> C
         check_there(str(data))
         if Path(data).is_dir() or str(data).lower().endswith((".npz", ".npy")):
             layout = Layout(image_size=size)
-        found = collect(str(data), layout, device, lambda message: None, labelled=False)
+        found = collect(str(data), layout, lambda message: None, labelled=False)
     elif isinstance(encoder, FeatureEncoder) and not hasattr(data, "columns"):
         found = from_matrix(data, None, "arrays")
     else:
-        found = collect(data, layout, device, lambda message: None, labelled=False)
+        found = collect(data, layout, lambda message: None, labelled=False)
     if found.kind != encoder.kind:
         raise InputError(f"{run.path} was trained on {encoder.kind}, and the data is {found.kind}; give data like that")
     return found

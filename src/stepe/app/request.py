@@ -5,15 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from stepe.data.encode import (
-    Kind,
-)
-from stepe.data.own import Layout
+from stepe.data.collect import Layout
+from stepe.data.encoders import DataKind
 from stepe.data.source import Source
 from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
 from stepe.loop.schedule import check_epochs
 from stepe.methods import EVERY_METHOD, RECIPES, Task, make_method, method_class
+from stepe.samples.samples import as_tensor
 from stepe.samples.strong import Strong
 from stepe.training.building import cross_entropy
 
@@ -51,7 +50,7 @@ class Request(Layout):
     device: str
     data_dir: str | None = None
     probe: str = "in-sample"
-    kind: Kind = "features"
+    kind: DataKind = "features"
     """of data: images, text, table or features"""
     held_out_noisy: bool = True
     """whether the held-out labels, too, can be wrong"""
@@ -200,15 +199,16 @@ def _check_method(name: str, request: Request, source: Source) -> None:
         )
     if name in RECIPES:
         return  # it checks what it is handed by the trainings that come first
+    groups, trusted = (None if found is None else as_tensor(found) for found in (source.groups, source.trusted))
     task = Task(
-        labels=source.labels,
+        labels=as_tensor(source.labels),
         classes=source.classes,
         epochs=request.epochs,
         seed=request.seed,
         criterion=cross_entropy(source.classes),
         noise_rate=known_rate(request, source),
-        groups=source.groups,
-        trusted=source.trusted,
+        groups=groups,
+        trusted=trusted,
     )
     method.start(task, Ledger(task.n))
 

@@ -8,9 +8,10 @@ from stepe.app.clean import prepare, review_of
 from stepe.app.request import Request, column_names, tracked
 from stepe.app.run import Run
 from stepe.app.work import Follow, carry_out, resumable
-from stepe.data.own import resolved
+from stepe.data.collect import resolved
 from stepe.data.source import open_source
 from stepe.errors import RunError
+from stepe.models.encoders import encoder_fitter
 from stepe.run.folder import read_config
 from stepe.run.lock import locked
 from stepe.training.building import find_device
@@ -54,8 +55,10 @@ def resume(
             "Resume it as it was, or start a new run in another folder"
         )
     folder = None if request.data_dir is None else Path(request.data_dir)
+    device = find_device(request.device)
+    gpu, fit = device.type == "cuda", encoder_fitter(request.model, device)
     with resumable(path), locked(path):
-        source = open_source(saved["data"], say, folder, request, find_device(request.device))
+        source = open_source(saved["data"], say, folder, request, gpu=gpu, fit=fit)
         review = None if request.decisions is None else review_of(request.decisions, path)
         source = prepare(source, request.noise, request.seed, review, say)
         return carry_out(request, source, path, resume=True, say=say, follow=follow, review=review)

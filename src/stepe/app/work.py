@@ -9,16 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from stepe.app.decided import Review
 from stepe.app.networks import Preset, describe_network, image_options, is_small, preset_for, say_how_long, threads_for
 from stepe.app.request import Request, known_rate
 from stepe.app.run import Run
-from stepe.data.encode import (
-    ImageEncoder,
-    write_encoder,
-)
+from stepe.data.encoders import ImageEncoder, write_encoder
 from stepe.data.source import Source
 from stepe.files import inside, sweep
 from stepe.loop.randomness import Stream, seeded
@@ -72,7 +70,7 @@ def carry_out(
             held_out_names=source.test_names,
             exhibits=source.exhibits,
             pictured=source.image_shape is not None,
-            unlabelled=source.unlabelled_x,
+            unlabelled=None if source.unlabelled_x is None else torch.from_numpy(source.unlabelled_x),
             unlabelled_names=source.unlabelled_names,
             files={PREPROCESSING: json.dumps(preprocessing), **source.files} if position == 0 else {},
         )
@@ -115,11 +113,11 @@ def _train(
     resume: bool,
     observers: tuple[Observer, ...],
 ) -> None:
-    x, labels = source.x, source.labels
+    x, labels = torch.from_numpy(source.x), torch.from_numpy(source.labels)
     if method_class(method).trains_on == "clean":
         assert source.clean_x is not None
         assert source.clean_labels is not None
-        x, labels = source.clean_x, source.clean_labels
+        x, labels = torch.from_numpy(source.clean_x), torch.from_numpy(source.clean_labels)
     device = find_device(request.device)
 
     def make_model(purpose: str = "init") -> nn.Module:
@@ -141,7 +139,7 @@ def _train(
             trusted=source.trusted,
             weight=balanced_weight(labels) if request.balanced else None,
             probe=request.probe,
-            test=(source.test_x, source.test_labels) if len(source.test_labels) else None,
+            test=(torch.from_numpy(source.test_x), source.test_labels) if len(source.test_labels) else None,
             truth=source.truth,
             batch_size=preset.batch_size,
             **preset.optimizer_options(device),

@@ -13,15 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from stepe.data import download as downloads
 from stepe.data import pickles
 from stepe.data.download import Remote
 from stepe.errors import InputError
+from stepe.loop.draws import Draws
 from stepe.loop.metrics import Truth
-from stepe.loop.randomness import Stream
 
 Pixels = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
@@ -141,13 +139,13 @@ class CifarN:
 
     name: str
     """with its column: ``cifar10n:aggre``"""
-    images: Tensor
-    labels: Tensor
+    images: Pixels
+    labels: Labels
     """given, int64: the human ones of CIFAR-N, or the data set's own"""
-    clean_labels: Tensor
+    clean_labels: Labels
     """the data set's own; for metrics and the oracle only"""
-    test_images: Tensor
-    test_labels: Tensor
+    test_images: Pixels
+    test_labels: Labels
     class_names: tuple[str, ...]
     mean: tuple[float, float, float]
     """per channel, of training pixels in [0, 1]"""
@@ -168,7 +166,7 @@ class CifarN:
     @property
     def noise_rate(self) -> float:
         """The share of given labels that are wrong."""
-        return float(self.truth.noisy.double().mean())
+        return self.truth.rate
 
     def first(self, train: int | None, test: int | None) -> "CifarN":
         """The first so many images, for a quick look; ``None`` is all of them."""
@@ -186,8 +184,8 @@ class CifarN:
 
         For choosing settings: neither test images nor clean labels have a say.
         """
-        order = Stream.named(seed, "hold-out").shuffle(torch.arange(len(self.labels)))
-        train, test = order[: -round(share * len(order))].sort().values, order[-round(share * len(order)) :]
+        order = Draws.named(seed, "hold-out").shuffle(np.arange(len(self.labels)))
+        train, test = np.sort(order[: -round(share * len(order))]), order[-round(share * len(order)) :]
         return replace(
             self,
             images=self.images[train],
@@ -196,10 +194,6 @@ class CifarN:
             test_images=self.images[test],
             test_labels=self.labels[test],
         )
-
-    def to(self, device: torch.device) -> "CifarN":
-        """The same with its images on a device."""
-        return replace(self, images=self.images.to(device), test_images=self.test_images.to(device))
 
 
 def load(name: str, data_dir: Path | None = None, *, download: bool = True) -> CifarN:
@@ -234,11 +228,11 @@ def load(name: str, data_dir: Path | None = None, *, download: bool = True) -> C
                 raise file.error(f"is not the published file: its SHA-256 is {file.sha256}")
     return CifarN(
         name=f"{set_name}:{column}" if column else set_name,
-        images=_pictures(pixels),
-        labels=torch.tensor(given),
-        clean_labels=torch.tensor(clean),
-        test_images=_pictures(test_pixels),
-        test_labels=torch.tensor(test_labels),
+        images=pixels.reshape(-1, 3, SIDE, SIDE),
+        labels=given,
+        clean_labels=clean,
+        test_images=test_pixels.reshape(-1, 3, SIDE, SIDE).copy(),  # those of a pickle are read-only
+        test_labels=test_labels,
         class_names=class_names,
         mean=images.mean,
         std=images.std,
@@ -296,10 +290,6 @@ def _given_labels(file: "_File", column: str, clean: Labels, classes: int) -> La
     if len(given) != len(clean):
         raise file.error(f"holds {len(given)} labels {column} for {len(clean)} images")
     return given
-
-
-def _pictures(pixels: Pixels) -> Tensor:
-    return torch.tensor(pixels).reshape(-1, 3, SIDE, SIDE)
 
 
 @dataclass(frozen=True)

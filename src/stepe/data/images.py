@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from stepe.errors import InputError
 
@@ -37,7 +35,7 @@ Picture = Path | bytes
 class Pictures:
     """Those of some pictures that could be read."""
 
-    x: Tensor
+    x: npt.NDArray[np.uint8]
     """bytes, n x 3 x size x size"""
     kept: list[int]
     """which of the pictures these are"""
@@ -109,9 +107,9 @@ def typical_side(pictures: Sequence[Picture]) -> int:
     return int(np.median(sides)) if sides else SMALL
 
 
-def image_size_for(pictures: Sequence[Picture], device: torch.device) -> int:
+def image_size_for(pictures: Sequence[Picture], *, gpu: bool) -> int:
     """Small without a GPU, where anything else takes hours; with one, as large as the pictures and its memory allow."""
-    if device.type != "cuda":
+    if not gpu:
         return CPU_SIZE
     side = typical_side(pictures)
     if side <= SMALL:
@@ -151,7 +149,7 @@ def read_pictures(
         if len(skipped) > max(SKIPPED_ALWAYS, SKIPPED_SHARE * len(pictures)) or not kept:
             raise InputError(f"{message}; repair or remove them")
         say(f"{message}; they are skipped, and listed in unreadable.csv")
-    return Pictures(torch.from_numpy(x[: len(kept)]).permute(0, 3, 1, 2).contiguous(), kept, digests, skipped)
+    return Pictures(np.ascontiguousarray(x[: len(kept)].transpose(0, 3, 1, 2)), kept, digests, skipped)
 
 
 def thumbnail(picture: Picture, side: int) -> "Image":

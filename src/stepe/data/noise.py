@@ -5,76 +5,84 @@ The rate is the realised share: ``symmetric:0.4`` changes exactly ``round(0.4 * 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
 from stepe.errors import InputError
-from stepe.loop.randomness import Stream
+from stepe.loop.draws import Draws
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Planted:
     """Inputs and labels after planting, and which samples were touched."""
 
-    x: Tensor
-    labels: Tensor
-    noisy: Tensor
-    """bool: which samples were corrupted"""
+    x: Array
+    labels: Integers
+    noisy: Bools
+    """for each sample, whether it was corrupted"""
 
 
-def symmetric(x: Tensor, labels: Tensor, classes: int, rate: float, seed: int) -> Planted:
-    """Any other class, each equally likely."""
+def symmetric(x: Array, labels: Integers, classes: int, rate: float, seed: int) -> Planted:
+    """Turn labels into any other class, each equally likely."""
     chosen = _choose(len(labels), rate, seed)
-    shift = 1 + Stream.named(seed, "noise/class").integers(chosen, classes - 1)
+    shift = 1 + Draws.named(seed, "noise/class").integers(chosen, classes - 1)
     return _relabel(x, labels, chosen, (labels[chosen] + shift) % classes)
 
 
-def asymmetric(x: Tensor, labels: Tensor, classes: int, rate: float, seed: int) -> Planted:
-    """Always the next class, the same share of every class: a confusion that a model can learn."""
-    order = Stream.named(seed, "noise/sample").shuffle(torch.arange(len(labels)))
-    chosen = torch.cat(
-        [of_class[: round(rate * len(of_class))] for c in range(classes) for of_class in [order[labels[order] == c]]]
-    )
+def asymmetric(x: Array, labels: Integers, classes: int, rate: float, seed: int) -> Planted:
+    """Turn the same share of every class into the next class: a confusion that a model can learn."""
+    order = Draws.named(seed, "noise/sample").shuffle(np.arange(len(labels)))
+    members = (order[labels[order] == c] for c in range(classes))
+    chosen = np.concatenate([of_class[: round(rate * len(of_class))] for of_class in members])
     return _relabel(x, labels, chosen, (labels[chosen] + 1) % classes)
 
 
-def instance(x: Tensor, labels: Tensor, classes: int, rate: float, seed: int) -> Planted:
-    """Depends on the input: some inputs are easier to get wrong, and each is taken for what it resembles.
+def instance(x: Array, labels: Integers, classes: int, rate: float, seed: int) -> Planted:
+    """Let the input decide: some inputs are easier to get wrong, and each is taken for what it resembles.
 
     A random direction per class says how easily a sample of it is mistaken, random projections into what; Gumbel
     noise on both makes it a draw rather than a rule (after Xia et al., 2020).
     """
-    sample = torch.arange(len(labels))
-    flat = x.reshape(len(x), -1).to(torch.float32)
-    flat = (flat - flat.mean(0)) / (flat.std(0) + 1e-6) / flat.shape[1] ** 0.5
+    sample = np.arange(len(labels))
+    flat = x.reshape(len(x), -1).astype(np.float32)
+    flat -= flat.mean(0, dtype=np.float64)
+    deviation = np.sqrt(np.square(flat).sum(0, dtype=np.float64) / max(1, len(flat) - 1))
+    flat /= (deviation + 1e-6) * flat.shape[1] ** 0.5
     # One column of directions per class that may be mistaken, one per class it may be taken for.
-    weight = Stream.named(seed, "noise/direction").normal(torch.arange(flat.shape[1] * classes * (classes + 1)))
+    weight = Draws.named(seed, "noise/direction").normal(np.arange(flat.shape[1] * classes * (classes + 1)))
     weight = weight.reshape(classes, flat.shape[1], classes + 1)
-    scores = torch.stack([flat[i] @ weight[int(label)] for i, label in enumerate(labels)])
-    ease = scores[:, 0] + _gumbel(Stream.named(seed, "noise/sample"), sample)
-    chosen = torch.argsort(ease, descending=True, stable=True)[: round(rate * len(labels))]
-    taken_for = scores[:, 1:] + torch.stack(
-        [_gumbel(Stream.named(seed, "noise/class"), sample, draw=c) for c in range(classes)], dim=1
-    )
-    taken_for[sample, labels] = -torch.inf
+    scores = np.empty((len(flat), classes + 1), dtype=np.float32)
+    for label in range(classes):
+        scores[labels == label] = flat[labels == label] @ weight[label]
+    ease = scores[:, 0] + _gumbel(Draws.named(seed, "noise/sample"), sample)
+    chosen = np.argsort(-ease, kind="stable")[: round(rate * len(labels))]
+    draws = Draws.named(seed, "noise/class")
+    taken_for = scores[:, 1:] + np.stack([_gumbel(draws, sample, draw=c) for c in range(classes)], axis=1)
+    taken_for[sample, labels] = -np.inf
     return _relabel(x, labels, chosen, taken_for[chosen].argmax(1))
 
 
-def outliers(x: Tensor, labels: Tensor, classes: int, rate: float, seed: int) -> Planted:
-    """Corrupted inputs under right labels: every value is drawn anew from the range of the data."""
+def outliers(x: Array, labels: Integers, classes: int, rate: float, seed: int) -> Planted:
+    """Corrupt inputs under right labels: every value is drawn anew from the range of the data."""
     chosen = _choose(len(labels), rate, seed)
     low, high = float(x.min()), float(x.max())
-    width = x[0].numel()
-    cell = chosen[:, None] * width + torch.arange(width)
-    corrupted = x.clone()
-    drawn = low + (high - low) * Stream.named(seed, "noise/input").uniform(cell)
-    corrupted[chosen] = drawn.reshape(len(chosen), *x.shape[1:]).to(x.dtype)
+    width = x[0].size
+    cell = chosen[:, None] * width + np.arange(width)
+    drawn = low + (high - low) * Draws.named(seed, "noise/input").uniform(cell)
+    corrupted = x.copy()
+    corrupted[chosen] = drawn.reshape(len(chosen), *x.shape[1:]).astype(x.dtype)
     return Planted(corrupted, labels, _mask(chosen, len(labels)))
 
 
-Kind = Callable[[Tensor, Tensor, int, float, int], Planted]
-KINDS: dict[str, Kind] = {
+Planter = Callable[[Array, Integers, int, float, int], Planted]
+KINDS: dict[str, Planter] = {
     "symmetric": symmetric,
     "asymmetric": asymmetric,
     "instance": instance,
@@ -106,26 +114,27 @@ class Noise:
             raise InputError(f"noise is {text!r}, and the rate must lie in [0, 1); {wanted}")
         return cls(kind, rate)
 
-    def plant(self, x: Tensor, labels: Tensor, classes: int, seed: int) -> Planted:
+    def plant(self, x: Array, labels: Integers, classes: int, seed: int) -> Planted:
         """Corrupt a share of the samples."""
         return KINDS[self.kind](x, labels, classes, self.rate, seed)
 
 
-def _choose(n: int, rate: float, seed: int) -> Tensor:
-    return Stream.named(seed, "noise/sample").shuffle(torch.arange(n))[: round(rate * n)]
+def _choose(n: int, rate: float, seed: int) -> Integers:
+    return Draws.named(seed, "noise/sample").shuffle(np.arange(n))[: round(rate * n)]
 
 
-def _mask(chosen: Tensor, n: int) -> Tensor:
-    mask = torch.zeros(n, dtype=torch.bool)
+def _mask(chosen: Integers, n: int) -> Bools:
+    mask = np.zeros(n, dtype=bool)
     mask[chosen] = True
     return mask
 
 
-def _relabel(x: Tensor, labels: Tensor, chosen: Tensor, new: Tensor) -> Planted:
-    noisy = labels.clone()
+def _relabel(x: Array, labels: Integers, chosen: Integers, new: Integers) -> Planted:
+    noisy = labels.copy()
     noisy[chosen] = new
     return Planted(x, noisy, _mask(chosen, len(labels)))
 
 
-def _gumbel(stream: Stream, sample: Tensor, draw: int = 0) -> Tensor:
-    return -torch.log(-torch.log(stream.uniform(sample, draw).clamp(1e-7, 1 - 1e-7)))
+def _gumbel(draws: Draws, sample: Integers, draw: int = 0) -> Floats:
+    found: Floats = -np.log(-np.log(draws.uniform(sample, draw).clip(1e-7, 1 - 1e-7)))
+    return found

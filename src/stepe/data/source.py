@@ -7,15 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from stepe.beliefs.names import Names
 from stepe.data import arrays, cifar_n
-from stepe.data.encode import Encoder, FeatureEncoder, ImageEncoder, Kind, TableEncoder
-from stepe.data.noise import Noise, Planted
-from stepe.data.originals import Originals
-from stepe.data.own import (
+from stepe.data.collect import (
     Collection,
     Layout,
     Say,
@@ -23,21 +18,34 @@ from stepe.data.own import (
     collect,
     conflicting_duplicates,
     csv_text,
-    fit_encoder,
     from_matrix,
     group_numbers,
     number_labels,
 )
+from stepe.data.encoders import (
+    Array,
+    DataKind,
+    Encoder,
+    FeatureEncoder,
+    FitEncoder,
+    ImageEncoder,
+    TableEncoder,
+    fit_encoder,
+)
+from stepe.data.noise import Noise, Planted
+from stepe.data.originals import Originals
 from stepe.data.split import hold_out
 from stepe.data.table import HF_PREFIX, SUFFIXES
 from stepe.errors import InputError
+from stepe.loop.draws import Draws
 from stepe.loop.metrics import Truth
-from stepe.loop.randomness import Stream
 from stepe.run.previews import Exhibit, encoded
 
 BUNDLED_PREFIX = "bundled:"
 PROJECTED = 64
-CPU = torch.device("cpu")
+"""dimensions in which texts are compared, to plant noise that depends on them"""
+
+Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -45,14 +53,14 @@ class Source:
     """Labelled samples, some of them held out. What only a benchmark knows is kept in ``truth`` and ``clean_*``."""
 
     name: str
-    x: Tensor
-    labels: Tensor
+    x: Array
+    labels: Integers
     class_names: list[str]
     names: Names
-    test_x: Tensor
-    test_labels: Tensor
+    test_x: Array
+    test_labels: Integers
     test_names: Names
-    kind: Kind
+    kind: DataKind
     encoder: Encoder
     """how further inputs become what ``x`` holds"""
     reference: str | None = None
@@ -64,17 +72,17 @@ class Source:
     """per channel of the pictures, in [0, 1], where a network wants them normalised by it"""
     std: tuple[float, ...] | None = None
     truth: Truth | None = None
-    clean_x: Tensor | None = None
-    clean_labels: Tensor | None = None
+    clean_x: Array | None = None
+    clean_labels: Integers | None = None
     noise_rate: float | None = None
     """known, because it was planted or the data set says so"""
     held_out_noisy: bool = True
     """whether the held-out labels can be wrong too"""
-    trusted: Tensor | None = None
+    trusted: npt.NDArray[np.bool_] | None = None
     """bool: whose label was checked"""
-    groups: Tensor | None = None
+    groups: Integers | None = None
     """one integer a sample, for the floor below which none is dropped"""
-    unlabelled_x: Tensor | None = None
+    unlabelled_x: Array | None = None
     """samples without a label, to be predicted"""
     unlabelled_names: Names | None = None
     duplicates: int = 0
@@ -100,7 +108,7 @@ class Source:
         if self.noise_rate:
             raise InputError(f"{self.name} has wrong labels of its own; leave the noise out")
         if noise is None:
-            truth = Truth(torch.zeros(len(self.labels), dtype=torch.bool), self.labels)
+            truth = Truth(np.zeros(len(self.labels), dtype=bool), self.labels)
             return replace(self, truth=truth, clean_x=self.x, clean_labels=self.labels, noise_rate=0.0)
         planted = self._plant(noise, seed)
         return replace(
@@ -110,7 +118,7 @@ class Source:
             truth=Truth(planted.noisy, self.labels),
             clean_x=self.x,
             clean_labels=self.labels,
-            noise_rate=float(planted.noisy.double().mean()),
+            noise_rate=float(planted.noisy.mean()),
             # An original would not show what was done to the input.
             originals=None if noise.kind == "outliers" else self.originals,
         )
@@ -118,14 +126,14 @@ class Source:
     def _plant(self, noise: Noise, seed: int) -> Planted:
         if self.kind == "text" and noise.kind == "instance":
             # Numbers of n-grams are names: what a text resembles shows in a projection of its bag.
-            table = Stream.named(seed, "noise/projection").normal(torch.arange((int(self.x.max()) + 1) * PROJECTED))
-            bags = torch.nn.functional.embedding_bag(self.x, table.reshape(-1, PROJECTED), mode="mean", padding_idx=0)
+            directions = Draws.named(seed, "noise/projection").normal(np.arange((self.x.max() + 1) * PROJECTED))
+            bags = _mean_of(directions.reshape(-1, PROJECTED), self.x)
             return replace(noise.plant(bags, self.labels, self.classes, seed), x=self.x)
         if self.kind == "table" and noise.kind == "outliers":
             # The columns of a table have no range in common.
-            low, high = self.x.amin(0), self.x.amax(0)
-            planted = noise.plant((self.x - low) / (high - low).clamp(min=1e-6), self.labels, self.classes, seed)
-            return replace(planted, x=torch.where(planted.noisy[:, None], low + (high - low) * planted.x, self.x))
+            low, high = self.x.min(0), self.x.max(0)
+            planted = noise.plant((self.x - low) / np.maximum(high - low, 1e-6), self.labels, self.classes, seed)
+            return replace(planted, x=np.where(planted.noisy[:, None], low + (high - low) * planted.x, self.x))
         return noise.plant(self.x, self.labels, self.classes, seed)
 
     def exhibits(self, index: list[int]) -> list[Exhibit]:
@@ -144,11 +152,20 @@ class Source:
         from PIL import Image
 
         assert self.image_shape is not None
-        x = self.x[index].cpu()
+        x = self.x[index]
         if x.ndim == 3:
-            return encoded(Image.fromarray(x.permute(1, 2, 0).contiguous().numpy()))
-        scaled = (x.clamp(0, 1) * 255).round().to(torch.uint8)
-        return encoded(Image.fromarray(scaled.reshape(self.image_shape).numpy()))
+            return encoded(Image.fromarray(np.ascontiguousarray(x.transpose(1, 2, 0))))
+        scaled = (x.clip(0, 1) * 255).round().astype(np.uint8)
+        return encoded(Image.fromarray(scaled.reshape(self.image_shape)))
+
+
+def _mean_of(directions: npt.NDArray[np.float32], texts: Integers) -> npt.NDArray[np.float32]:
+    """The mean direction of the n-grams of each text, whose numbers are the rows; 0 pads."""
+    directions[0] = 0
+    means = np.empty((len(texts), directions.shape[1]), dtype=np.float32)
+    for i, text in enumerate(texts):
+        means[i] = directions[text].sum(0) / max(1, np.count_nonzero(text))
+    return means
 
 
 def digits() -> Source:
@@ -158,7 +175,7 @@ def digits() -> Source:
     bunch = load_digits()
     collection = from_matrix(bunch.data / 16, bunch.target, "digits")
     return replace(
-        from_collection(collection, encoder=FeatureEncoder.identity(64)),
+        from_collection(collection, fit=lambda kind, inputs: FeatureEncoder.identity(64)),
         reference=f"{BUNDLED_PREFIX}digits",
         bundled=True,
         held_out_noisy=False,
@@ -208,7 +225,12 @@ def from_npz(path: Path) -> Source:
 
 
 def open_own(
-    data: Any, layout: Layout | None = None, device: torch.device = CPU, say: Say = lambda message: None
+    data: Any,
+    layout: Layout | None = None,
+    say: Say = lambda message: None,
+    *,
+    gpu: bool = False,
+    fit: FitEncoder = fit_encoder,
 ) -> Source:
     """People's own data: a path, a reference, a pair of arrays or a table in memory."""
     layout = layout or Layout()
@@ -217,14 +239,14 @@ def open_own(
         features, labels = data
         collection = from_matrix(features, labels, "arrays")
     else:
-        collection = collect(data, layout, device, say)
+        collection = collect(data, layout, say, gpu=gpu)
     if layout.test is None:
-        return from_collection(collection, layout, say, device=device)
+        return from_collection(collection, layout, say, fit=fit)
     if collection.reference == layout.test:
         raise InputError("the test data is the training data, so the accuracy would say nothing; leave --test out")
     size = collection.inputs.shape[-1] if collection.kind == "images" else None
-    held_out = collect(layout.test, replace(layout, image_size=size), device, say)
-    return from_collection(collection, layout, say, device=device, held_out=held_out)
+    held_out = collect(layout.test, replace(layout, image_size=size), say)
+    return from_collection(collection, layout, say, fit=fit, held_out=held_out)
 
 
 def from_collection(
@@ -232,8 +254,7 @@ def from_collection(
     layout: Layout | None = None,
     say: Say = lambda message: None,
     *,
-    device: torch.device = CPU,
-    encoder: Encoder | None = None,
+    fit: FitEncoder = fit_encoder,
     held_out: Collection | None = None,
 ) -> Source:
     """Number the labels, hold some samples out, and encode all with what is fitted on the rest."""
@@ -243,7 +264,7 @@ def from_collection(
     together = None if collection.together is None else [collection.together[i] for i in labelled]
     apart = hold_out(numbers[labelled], 0 if held_out is not None else layout.holdout, together)
     train, test, unlabelled = labelled[~apart], labelled[apart], np.flatnonzero(numbers < 0)
-    encoder = encoder or fit_encoder(collection.kind, collection.take(train), layout.model, device)
+    encoder = fit(collection.kind, collection.take(train))
     if held_out is None:
         tested, test_labels = collection, numbers[test]
     else:
@@ -258,11 +279,11 @@ def from_collection(
     return Source(
         name=collection.name,
         x=encoder.encode(collection.take(train)),
-        labels=torch.from_numpy(numbers[train]),
+        labels=numbers[train],
         class_names=class_names,
         names=collection.names(train, "train"),
         test_x=encoder.encode(tested.take(test)),
-        test_labels=torch.from_numpy(test_labels),
+        test_labels=test_labels,
         test_names=tested.names(test, "test"),
         kind=collection.kind,
         encoder=encoder,
@@ -270,7 +291,7 @@ def from_collection(
         image_shape=(encoder.size, encoder.size, 3) if isinstance(encoder, ImageEncoder) else None,
         mean=tuple(encoder.mean) if isinstance(encoder, ImageEncoder) else None,
         std=tuple(encoder.std) if isinstance(encoder, ImageEncoder) else None,
-        trusted=None if collection.trusted is None else torch.tensor([collection.trusted[i] for i in train]),
+        trusted=None if collection.trusted is None else np.asarray(collection.trusted, dtype=bool)[train],
         groups=None if collection.groups is None else group_numbers([collection.groups[i] for i in train]),
         unlabelled_x=encoder.encode(collection.take(unlabelled)) if len(unlabelled) else None,
         unlabelled_names=collection.names(unlabelled, "unlabelled") if len(unlabelled) else None,
@@ -312,7 +333,9 @@ def open_source(
     say: Say = lambda message: None,
     data_dir: Path | None = None,
     layout: Layout | None = None,
-    device: torch.device = CPU,
+    *,
+    gpu: bool = False,
+    fit: FitEncoder = fit_encoder,
 ) -> Source:
     """A source by path or by name; a local path wins, and ``say`` is told so."""
     layout = layout or Layout()
@@ -331,7 +354,7 @@ def open_source(
     if data in cifar_n.NAMES:
         say(f"{data!r} is a local path, which wins over the data set of that name")
     check_there(data)
-    return open_own(data, layout, device, say)
+    return open_own(data, layout, say, gpu=gpu, fit=fit)
 
 
 def check_there(data: str) -> None:

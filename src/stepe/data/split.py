@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from stepe.errors import InputError
-from stepe.loop.randomness import Stream
+from stepe.loop.draws import Draws
 
 HOLD_OUT = 0.2
 MOST_HELD_OUT = 0.9
@@ -32,7 +31,7 @@ def hold_out(
     chosen = np.zeros(len(labels), dtype=bool)
     if share == 0:
         return chosen
-    order = Stream.named(0, "split").shuffle(torch.arange(len(labels))).numpy()
+    order = Draws.named(0, "split").shuffle(np.arange(len(labels)))
     if together is not None:
         return _hold_out_groups(labels, share, together, order)
     order = order[np.argsort(labels[order], kind="stable")]  # class by class

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from stepe.data.encode import cells, column_type, numbers_of
+from stepe.data.columns import cells, column_type, numbers_of
 from stepe.errors import InputError
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from stepe.app.networks import threads_for, training_for
 from stepe.beliefs.names import Names
 from stepe.beliefs.rate import Rate
-from stepe.data.encode import FeatureEncoder
+from stepe.data.encoders import FeatureEncoder
 from stepe.errors import InputError
 from stepe.evidence.believe import training_table
 from stepe.loop.ledger import Ledger
@@ -333,12 +333,13 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.network_ is None:
             return self._member.probabilities(X)
         x = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
-        encoded = self._encoder.encode(_as_sparse(x) if isinstance(self._encoder, SparseScale) else _as_dense(x))
+        sparse = isinstance(self._encoder, SparseScale)
+        encoded = self._encoder.encode(_as_sparse(x) if sparse else _as_dense(x))
         parts = []
         for start in range(0, _num_samples(x), PREDICTED_AT_ONCE):
             part = encoded[start : start + PREDICTED_AT_ONCE]
             with torch.no_grad():
-                logits = self.network_(part.double() if isinstance(part, Tensor) else entries(part, torch.float64))
+                logits = self.network_(entries(part, torch.float64) if sparse else torch.from_numpy(part).double())
             parts.append(logits.softmax(1).numpy())
         return np.concatenate(parts)
 

@@ -1,32 +1,41 @@
 """Accuracy, and how well the dropped set and the scores find the noise.
 
 The truth, where a benchmark has it, lives in :class:`Truth`, and only the functions of this file receive it: no
-method, probe, plan or engine ever sees it.
+method, probe, plan or engine ever sees it. Plain numpy.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
+import numpy.typing as npt
 
 from stepe.errors import InputError
 
 
-@dataclass(frozen=True)
 class Truth:
-    """Which samples are corrupted; known for benchmarks only."""
+    """What only a benchmark knows: which samples are corrupted, and perhaps their clean labels.
 
-    noisy: Tensor
-    """bool, one per training sample"""
-    labels: Tensor | None = None
-    """the clean labels, for saying whether a suggestion was right"""
+    Args:
+        noisy: for each training sample, whether it is corrupted.
+        labels: the clean labels, which say whether a suggestion is right.
+    """
+
+    def __init__(self, noisy: npt.ArrayLike, labels: npt.ArrayLike | None = None):
+        self.noisy = np.asarray(noisy, dtype=bool)
+        self.labels = None if labels is None else np.asarray(labels)
 
     @classmethod
-    def from_labels(cls, given: Tensor, clean: Tensor) -> "Truth":
-        """The truth about label noise."""
+    def from_labels(cls, given: npt.ArrayLike, clean: npt.ArrayLike) -> "Truth":
+        """The truth about labels that somebody gave: those that differ from the clean ones are wrong."""
+        given, clean = np.asarray(given), np.asarray(clean)
         if given.shape != clean.shape:
             raise InputError(f"there are {len(clean)} clean labels for {len(given)} given ones")
         return cls(given != clean, clean)
+
+    @property
+    def rate(self) -> float:
+        """The share of the samples that are corrupted."""
+        return float(self.noisy.mean())
 
 
 @dataclass(frozen=True)
@@ -38,14 +47,13 @@ class Detection:
     f1: float
 
 
-def detection(suspected: Tensor, noisy: Tensor) -> Detection:
+def detection(suspected: npt.ArrayLike, noisy: npt.ArrayLike) -> Detection:
     """Precision, recall and F1 of a suspected set; a ratio with nothing below it counts as 0.
 
-    >>> import torch
-    >>> detection(torch.tensor([True, True, False]), torch.tensor([True, False, False]))
+    >>> detection([True, True, False], [True, False, False])
     Detection(precision=0.5, recall=1.0, f1=0.6666666666666666)
     """
-    suspected, noisy = suspected.bool().cpu(), noisy.bool().cpu()
+    suspected, noisy = np.asarray(suspected, dtype=bool), np.asarray(noisy, dtype=bool)
     hits = int((suspected & noisy).sum())
     n_suspected, n_noisy = int(suspected.sum()), int(noisy.sum())
     return Detection(
@@ -55,18 +63,17 @@ def detection(suspected: Tensor, noisy: Tensor) -> Detection:
     )
 
 
-def auroc(scores: Tensor, noisy: Tensor) -> float | None:
+def auroc(scores: npt.ArrayLike, noisy: npt.ArrayLike) -> float | None:
     """Chance that a noisy sample scores above a clean one, ties counting half; ``None`` without both kinds.
 
     Scores that are not finite rank highest, as the selection treats them.
 
-    >>> import torch
-    >>> auroc(torch.tensor([0.1, 0.9, 0.5]), torch.tensor([False, True, False]))
+    >>> auroc([0.1, 0.9, 0.5], [False, True, False])
     1.0
     """
-    values = scores.detach().double().cpu().numpy()
+    values = np.asarray(scores, dtype=np.float64)
     values = np.where(np.isfinite(values), values, np.inf)
-    positive = noisy.bool().cpu().numpy()
+    positive = np.asarray(noisy, dtype=bool)
     n_positive, n_negative = int(positive.sum()), int((~positive).sum())
     if not n_positive or not n_negative:
         return None
@@ -77,6 +84,6 @@ def auroc(scores: Tensor, noisy: Tensor) -> float | None:
     return (rank_sum - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)
 
 
-def accuracy(predictions: Tensor, labels: Tensor) -> float:
+def accuracy(predictions: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """Share of predictions that equal the labels."""
-    return float((predictions.cpu() == labels.cpu()).double().mean())
+    return float(np.mean(np.asarray(predictions) == np.asarray(labels)))

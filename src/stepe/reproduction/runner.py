@@ -12,11 +12,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from stepe.data import cifar_n
-from stepe.data.cifar_n import CifarN
+from stepe.data.cifar_n import CifarN, Labels
 from stepe.data.noise import Noise
 from stepe.files import sweep, write_text
 from stepe.loop.randomness import Stream, seeded
@@ -62,8 +63,8 @@ class Bench:
         """What trains a cell."""
         return "resident" if _alone(cell, self) else self.fleet_engine
 
-    def load(self, cell: Cell) -> CifarN:
-        """The data of a cell, its images on the device."""
+    def load(self, cell: Cell) -> "Loaded":
+        """The data of a cell, its images also on the device."""
         planted = ":" in cell.labels
         data = cifar_n.load(cell.data if planted else f"{cell.data}:{cell.labels}", self.data_dir)
         data = data.first(self.train_limit, self.test_limit)
@@ -71,7 +72,17 @@ class Bench:
             data = plant(data, cell.labels, cell.seed)
         if cell.held_out:
             data = data.holding_out(cell.held_out, cell.seed)
-        return data.to(self.device)
+        images, test_images = (torch.from_numpy(part).to(self.device) for part in (data.images, data.test_images))
+        return Loaded(data, images, test_images)
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """The data of some cells, whose images all their runs share on the device."""
+
+    data: CifarN
+    images: Tensor
+    test_images: Tensor
 
 
 def plant(data: CifarN, noise: str, seed: int) -> CifarN:
@@ -79,14 +90,14 @@ def plant(data: CifarN, noise: str, seed: int) -> CifarN:
     clean = data.clean_labels
     if noise.startswith("pairs:"):
         noise = noise.replace("pairs", "asymmetric")
-        confused = torch.arange(data.classes)
-        confused[list(PAIRS)] = torch.tensor(list(PAIRS.values()))
+        confused = np.arange(data.classes)
+        confused[list(PAIRS)] = list(PAIRS.values())
         chosen = _plant(noise, data, seed) != clean
-        return replace(data, labels=torch.where(chosen, confused[clean], clean))
+        return replace(data, labels=np.where(chosen, confused[clean], clean))
     return replace(data, labels=_plant(noise, data, seed))
 
 
-def _plant(noise: str, data: CifarN, seed: int) -> Tensor:
+def _plant(noise: str, data: CifarN, seed: int) -> Labels:
     kind = Noise.parse(noise)
     clean = data.clean_labels
     return clean if kind is None else kind.plant(data.images, clean, data.classes, seed).labels
@@ -149,8 +160,9 @@ def _alone(cell: Cell, bench: Bench) -> bool:
     return cell.timed and bench.device.type == "cuda"
 
 
-def job_of(cell: Cell, data: CifarN, out: Path, bench: Bench, follow: Follow, epochs: int | None = None) -> Job:
+def job_of(cell: Cell, loaded: Loaded, out: Path, bench: Bench, follow: Follow, epochs: int | None = None) -> Job:
     """A cell as a run that is ready to be carried out; ``epochs`` cuts it short, without checkpoints."""
+    data = loaded.data
     with seeded(Stream.named(cell.seed, "init")):
         model = resnet18(data.classes, stem=_stem(cell.stem))
     method = METHODS.get(cell.method, cell.method)
@@ -164,12 +176,12 @@ def job_of(cell: Cell, data: CifarN, out: Path, bench: Bench, follow: Follow, ep
     training: dict[str, Any] = {"batch_size": BATCH, "learning_rate": 0.1, "augment": CropFlip()}
     return begin(
         model,
-        data.images,
+        loaded.images,
         labels,
         method=method,
         epochs=epochs or cell.epochs,
         noise_rate=data.noise_rate,
-        test=(data.test_images, data.test_labels),
+        test=(loaded.test_images, data.test_labels),
         truth=data.truth,
         probe_batch_size=PROBE_BATCH,
         forward=Normalised.by(data.mean, data.std, bench.device),
@@ -187,7 +199,7 @@ def _stem(name: str) -> Stem:
     return "cifar" if name == "cifar" else "imagenet"
 
 
-def warm_up(cell: Cell, data: CifarN, bench: Bench) -> None:
+def warm_up(cell: Cell, data: Loaded, bench: Bench) -> None:
     """Let the device reach its clocks and cuDNN make its choices before anything is timed."""
     cell = replace(cell, method="baseline", options={})  # which has no warm-up of its own that one epoch would cut off
     job_of(cell, data, Path(), bench, lambda name: Silent(), epochs=1).finish()

@@ -152,7 +152,7 @@ def summarise(training: Training, belief: Belief, truth: Truth | None) -> dict[s
     """The run in a few numbers. The last epoch counts; the best test accuracy stands beside it, named as such."""
     history, ledger = training.history, training.ledger
     dropped = ledger["dropped"]
-    flagged = torch.from_numpy(belief.flagged)
+    flagged = belief.flagged
     seconds = sum(row["seconds"] for row in history)
     summary: dict[str, Any] = {
         "method": training.method.name,
@@ -175,8 +175,8 @@ def summarise(training: Training, belief: Belief, truth: Truth | None) -> dict[s
     if truth is not None:
         summary["noise"] = {
             "noisy": int(truth.noisy.sum()),
-            "auroc": auroc(training.method.scores(ledger), truth.noisy),
-            "dropped": asdict(detection(dropped, truth.noisy)),
+            "auroc": auroc(training.method.scores(ledger).double().cpu(), truth.noisy),
+            "dropped": asdict(detection(dropped.cpu(), truth.noisy)),
             "flagged": asdict(detection(flagged, truth.noisy)),
         }
     return summary

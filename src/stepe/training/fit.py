@@ -309,13 +309,13 @@ def _run(
             "probe_seconds": probe_seconds,
         }
         if truth is not None:
-            row |= asdict(detection(ledger["dropped"], truth.noisy))
-            row["auroc"] = auroc(method.scores(ledger), truth.noisy) if probed else None
+            row |= asdict(detection(ledger["dropped"].cpu(), truth.noisy))
+            row["auroc"] = auroc(method.scores(ledger).double().cpu(), truth.noisy) if probed else None
         if test is not None:
             seen = engine.judge(*test)
             yield engine.mark()
             if training.task.classes:
-                row["test_accuracy"] = accuracy(_predictions(seen), test[1])
+                row["test_accuracy"] = accuracy(_predictions(seen).cpu(), test[1])
             else:
                 row["test_loss"] = float(seen.loss.mean())
         training.history.append(row)

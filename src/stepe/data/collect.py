@@ -11,26 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from stepe.beliefs.names import Names
 from stepe.data import arrays, images, table
-from stepe.data.encode import (
-    Encoder,
-    FeatureEncoder,
-    FrozenEncoder,
-    ImageEncoder,
-    Kind,
-    TableEncoder,
-    TextEncoder,
-    TokenEncoder,
-    cells,
-)
+from stepe.data.columns import cells
+from stepe.data.encoders import DataKind
 from stepe.data.originals import Originals
 from stepe.data.split import HOLD_OUT
 from stepe.errors import InputError
-from stepe.models.pretrained import check_model
 from stepe.tables.cells import as_text, escape
 
 if TYPE_CHECKING:
@@ -74,9 +62,9 @@ class Layout:
             raise InputError(f"{name} has no columns; leave {' and '.join(given)} out")
 
     @property
-    def inputs_kind(self) -> Kind:
+    def inputs_kind(self) -> DataKind:
         """Of a table's inputs, by the columns that were named."""
-        given = {"text": self.text, "images": self.image, "features": self.features}
+        given: dict[DataKind, object] = {"text": self.text, "images": self.image, "features": self.features}
         named = [kind for kind, column in given.items() if column]
         if len(named) > 1:
             raise InputError("give one of --text, --image and --features, or none of them to learn from all columns")
@@ -88,7 +76,7 @@ class Collection:
     """Raw samples as they were found."""
 
     name: str
-    kind: Kind
+    kind: DataKind
     inputs: Any
     """texts, a table, a matrix of numbers, or pictures as bytes"""
     ids: list[str]
@@ -114,7 +102,7 @@ class Collection:
         """Some of the inputs."""
         if isinstance(self.inputs, list):
             return [self.inputs[i] for i in index]
-        if isinstance(self.inputs, Tensor | np.ndarray):
+        if isinstance(self.inputs, np.ndarray):
             return self.inputs[index]
         return self.inputs.iloc[index]
 
@@ -128,26 +116,26 @@ class Collection:
 # Collecting
 
 
-def collect(data: Any, layout: Layout, device: torch.device, say: Say, *, labelled: bool = True) -> Collection:
+def collect(data: Any, layout: Layout, say: Say, *, gpu: bool = False, labelled: bool = True) -> Collection:
     """Raw samples from a path, a reference or an object; without labels where they are to be predicted."""
     if not isinstance(data, str | Path):
-        return from_frame(data, "table", layout, device, say, labelled=labelled)
+        return from_frame(data, "table", layout, say, gpu=gpu, labelled=labelled)
     text, path = str(data), Path(data)
     if text.startswith(table.HF_PREFIX):
         name = text.removeprefix(table.HF_PREFIX).replace("/", "-").replace(":", "-")
-        found = from_frame(table.read_hf_hub(text), name, layout, device, say, labelled=labelled)
+        found = from_frame(table.read_hf_hub(text), name, layout, say, gpu=gpu, labelled=labelled)
         return replace(found, reference=text)
     if arrays.is_array_file(text):
         layout.check_no_columns(text)
         features, labels = arrays.read_arrays(text, labelled=labelled)
         return replace(from_matrix(features, labels, arrays.name_of(text)), reference=resolved(text))
     if table.is_hf_folder(path):
-        found = from_frame(table.read_hf_folder(path), path.name, layout, device, say, labelled=labelled)
+        found = from_frame(table.read_hf_folder(path), path.name, layout, say, gpu=gpu, labelled=labelled)
     elif path.is_dir():
-        found = from_folder(path, layout, device, say, labelled=labelled)
+        found = from_folder(path, layout, say, gpu=gpu, labelled=labelled)
     else:
         frame = table.read_table(path, layout.encoding)
-        found = from_frame(frame, path.stem, layout, device, say, labelled=labelled, folder=path.parent)
+        found = from_frame(frame, path.stem, layout, say, gpu=gpu, labelled=labelled, folder=path.parent)
     return replace(found, reference=str(path.resolve()))
 
 
@@ -171,7 +159,7 @@ def from_matrix(features: npt.ArrayLike, labels: npt.ArrayLike | None, name: str
     return Collection(name, "features", x, [str(row) for row in rows], rows, keys, given)
 
 
-def from_folder(path: Path, layout: Layout, device: torch.device, say: Say, *, labelled: bool) -> Collection:
+def from_folder(path: Path, layout: Layout, say: Say, *, gpu: bool, labelled: bool) -> Collection:
     """Pictures, in a folder per class where labels are wanted."""
     layout.check_no_columns(str(path))
     if labelled:
@@ -189,7 +177,7 @@ def from_folder(path: Path, layout: Layout, device: torch.device, say: Say, *, l
     if not files:
         raise InputError(f"{path} holds no pictures; files must end in {', '.join(images.SUFFIXES)}")
     labels = [name.partition("/")[0] if labelled else "" for name in ids]
-    return _with_pictures(path.resolve().name, files, ids, labels, layout, device, say)
+    return _with_pictures(path.resolve().name, files, ids, labels, layout, say, gpu=gpu)
 
 
 def _with_pictures(
@@ -198,10 +186,11 @@ def _with_pictures(
     ids: list[str],
     labels: list[str],
     layout: Layout,
-    device: torch.device,
     say: Say,
+    *,
+    gpu: bool,
 ) -> Collection:
-    usual = images.LARGE if layout.model is not None else images.image_size_for(files, device)
+    usual = images.LARGE if layout.model is not None else images.image_size_for(files, gpu=gpu)
     size = layout.image_size or usual
     read = images.read_pictures(files, ids, size, say)
     return Collection(
@@ -221,9 +210,9 @@ def from_frame(
     frame: "pd.DataFrame",
     name: str,
     layout: Layout,
-    device: torch.device,
     say: Say,
     *,
+    gpu: bool = False,
     labelled: bool = True,
     folder: Path | None = None,
 ) -> Collection:
@@ -236,7 +225,7 @@ def from_frame(
     if kind == "images":
         assert layout.image is not None
         files = _picture_cells(frame[layout.image], folder, name)
-        found = _with_pictures(name, files, ids, given, layout, device, say)
+        found = _with_pictures(name, files, ids, given, layout, say, gpu=gpu)
     else:
         inputs, keys = _inputs(frame, kind, layout, given, name, say, labelled=labelled)
         found = Collection(name, kind, inputs, ids, list(range(len(frame))), keys, given)
@@ -303,7 +292,7 @@ def _ids(frame: "pd.DataFrame", layout: Layout, name: str) -> list[str]:
 
 
 def _inputs(
-    frame: "pd.DataFrame", kind: Kind, layout: Layout, labels: list[str], name: str, say: Say, *, labelled: bool
+    frame: "pd.DataFrame", kind: DataKind, layout: Layout, labels: list[str], name: str, say: Say, *, labelled: bool
 ) -> tuple[Any, list[Any]]:
     """The inputs, and keys that are equal where they are."""
     if kind == "text":
@@ -433,35 +422,9 @@ def csv_text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return out.getvalue()
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# Encoding
-
-
-def fit_encoder(kind: Kind, inputs: Any, model: str | None, device: torch.device) -> Encoder:
-    """The encoder of a kind of data, fitted on the inputs that are trained on.
-
-    To train a pretrained network takes a GPU; without one, its features are as far as it goes.
-    """
-    if model is not None:
-        check_model(model, kind)
-        shown = TokenEncoder.fit(inputs, model) if kind == "text" else ImageEncoder.fit(inputs)
-        return FrozenEncoder.fit(inputs, shown, model) if device.type == "cpu" else shown
-    if kind == "text":
-        return TextEncoder.fit(inputs)
-    if kind == "images":
-        return ImageEncoder.fit(inputs)
-    if kind == "features":
-        return FeatureEncoder.fit(inputs)
-    encoder = TableEncoder.fit(inputs)
-    if not encoder.columns:
-        raise InputError("every column of the table is empty or holds one value; there is nothing to learn from")
-    return encoder
-
-
-def group_numbers(groups: Sequence[str]) -> Tensor:
+def group_numbers(groups: Sequence[str]) -> npt.NDArray[np.int64]:
     """Groups as integers, in the order of their names."""
-    _, numbers = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
-    return torch.from_numpy(numbers.astype(np.int64))
+    return np.unique(np.asarray(groups, dtype=str), return_inverse=True)[1].astype(np.int64)
 
 
 def _plural(count: int, noun: str) -> str:
