@@ -152,7 +152,8 @@ class Sliced:
 def test_a_name_on_the_hub_is_loaded_by_split(monkeypatch):
     asked = []
 
-    def load_dataset(name: str, split: str) -> Any:
+    def load_dataset(name: str, split: str, *, trust_remote_code: bool) -> Any:
+        assert not trust_remote_code
         asked.append((name, split))
         if name == "missing":
             raise ValueError("no such data set\nand more")

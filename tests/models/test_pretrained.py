@@ -2,6 +2,7 @@
 
 import json
 import types
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -77,6 +78,50 @@ def test_the_encoder_is_the_same_after_reading_it_back(language_model):
     assert again == encoder
     assert again.kind == "text"
     np.testing.assert_allclose(encoder.encode(texts).mean(0), 0, atol=1e-5)
+
+
+@pytest.fixture
+def hostile_model(tmp_path) -> tuple[str, Path]:
+    """A model whose files bring code that would leave a mark, and where that mark would be."""
+    pytest.importorskip("transformers")
+    folder, mark = tmp_path / "hostile", tmp_path / "mark"
+    folder.mkdir()
+    (folder / "code.py").write_text(f"open({str(mark)!r}, 'w')\nclass Config: pass\nModel = Tokenizer = Config\n")
+    own = {"AutoConfig": "code.Config", "AutoModel": "code.Model", "AutoModelForSequenceClassification": "code.Model"}
+    (folder / "config.json").write_text(json.dumps({"model_type": "hostile", "auto_map": own}))
+    tokenizer = {"tokenizer_class": "Hostile", "auto_map": {"AutoTokenizer": ["code.Tokenizer", None]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    return f"hf:{folder}", mark
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda model: TokenEncoder(model, 8).encode(["a text"]),
+        lambda model: pretrained.features(model, torch.ones(1, 8, dtype=torch.int64)),
+        lambda model: pretrained.load_model(model, 2, pretrained=True),
+        lambda model: pretrained.load_model(model, 2, pretrained=False),
+    ],
+    ids=["tokenizer", "features", "weights", "architecture"],
+)
+def test_code_that_a_model_brings_is_never_run_nor_asked_about(hostile_model, monkeypatch, use):
+    model, mark = hostile_model
+    monkeypatch.setattr("builtins.input", lambda prompt: "y")
+    with pytest.raises(stepe.InputError, match="brings code of its own, which stepe never runs: choose a model"):
+        use(model)
+    assert not mark.exists()
+
+
+def test_a_run_folder_of_a_stranger_runs_no_code(hostile_model, language_model, tmp_path, monkeypatch):
+    monkeypatch.setattr("builtins.input", lambda prompt: "y")
+    frame = pd.DataFrame({"text": ["good film", "bad film"] * 20, "label": ["good", "bad"] * 20})
+    options = {"label": "label", "text": "text", "model": language_model, "device": "cpu", "epochs": 2}
+    run = stepe.clean(frame, out=tmp_path / "run", **options)
+    path = run.path / "preprocessing.json"
+    path.write_text(path.read_text().replace(language_model, hostile_model[0]))
+    with pytest.raises(stepe.InputError, match="brings code of its own"):
+        run.predict(frame[["text"]])
+    assert not hostile_model[1].exists()
 
 
 def test_without_a_gpu_texts_train_on_frozen_features(language_model, tmp_path):

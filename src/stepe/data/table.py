@@ -164,7 +164,7 @@ def read_hf_hub(name: str) -> "pd.DataFrame":
     except ImportError as error:
         raise InputError(f"{name} needs the package datasets; install it with: pip install 'stepe[hf]'") from error
     try:
-        loaded = datasets.load_dataset(dataset, split=split or "train")
+        loaded = datasets.load_dataset(dataset, split=split or "train", trust_remote_code=False)
     except Exception as error:  # whatever the hub, the network or the data set's own code raises
         why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(f"{name} cannot be loaded: {why}; check the name, the split and the connection") from error

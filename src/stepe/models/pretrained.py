@@ -43,6 +43,11 @@ def _explained(model: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # unknown names and failed downloads, as each package has them
+        if "trust_remote_code" in str(error):
+            raise InputError(
+                f"model {model!r} brings code of its own, which stepe never runs: choose a model that the installed "
+                "transformers knows, or load it in a script that trusts it and train it with stepe.fit"
+            ) from error
         why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(f"model {model!r} cannot be loaded: {why}; check its name and the connection") from error
 
@@ -81,7 +86,7 @@ def tokenizer(model: str) -> Any:
     """What turns texts into the tokens of a language model."""
     prefix, _, name = model.partition(":")
     with _explained(model):
-        return _package(prefix).AutoTokenizer.from_pretrained(name)
+        return _loaded(_package(prefix).AutoTokenizer, name)
 
 
 class TextFeatures(nn.Module):
@@ -89,7 +94,7 @@ class TextFeatures(nn.Module):
 
     def __init__(self, transformers: Any, name: str):
         super().__init__()
-        self.model = transformers.AutoModel.from_pretrained(name)
+        self.model = _loaded(transformers.AutoModel, name)
 
     def forward(self, x: Tensor) -> Tensor:
         """One row a text; an empty one is zero."""
@@ -105,14 +110,19 @@ class TextClassifier(nn.Module):
         super().__init__()
         kind = transformers.AutoModelForSequenceClassification
         if pretrained:
-            self.model = kind.from_pretrained(name, num_labels=classes)
+            self.model = _loaded(kind, name, num_labels=classes)
         else:
-            self.model = kind.from_config(transformers.AutoConfig.from_pretrained(name, num_labels=classes))
+            self.model = kind.from_config(_loaded(transformers.AutoConfig, name, num_labels=classes))
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
         logits: Tensor = self.model(input_ids=(x - 1).clamp(min=0), attention_mask=(x > 0).long()).logits
         return logits
+
+
+def _loaded(kind: Any, name: str, **options: Any) -> Any:
+    """A part of a language model; the name may come from a file of a stranger, so that no code of the model is run."""
+    return kind.from_pretrained(name, trust_remote_code=False, **options)
 
 
 def _package(prefix: str) -> Any:
