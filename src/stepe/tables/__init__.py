@@ -1,4 +1,4 @@
 """Files of rows, a module a format: each reads one, and writes it again cell for cell with some of it changed.
 
-What is to be changed is decided elsewhere (``review``). No torch. Imports nothing but ``errors`` and ``files``.
+What is to be changed is decided elsewhere (``review``). No torch. May import ``errors`` and ``files``.
 """

@@ -1,4 +1,5 @@
 """Training a network by a method: ``fit``, the session under it, its inputs, its checkpoints, and who judges.
 
-Arrays become tensors here. May import every room above: methods, engines, models, samples, run.
+Arrays become tensors here. May import all but ``app``, ``integrations``,
+``reproduction`` and ``cli``.
 """
