@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -8,17 +9,35 @@ HEAVY = {"pandas", "sklearn", "scipy", "matplotlib", "rich", "typer", "jinja2", 
 HEAVY |= {"lightning", "transformers", "accelerate"}
 
 
-def loaded_after(code: str) -> set[str]:
-    """The top-level modules of a fresh interpreter after running some code."""
-    report = "import sys, json; print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
-    done = subprocess.run([sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True, check=True)
-    return set(json.loads(done.stdout.splitlines()[-1]))
+def loaded_after(code: str, folder: Path | None = None) -> set[str]:
+    """The modules of a fresh interpreter after running some code, and the packages that they belong to."""
+    report = "import sys, json; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True, check=True, cwd=folder
+    )
+    names = json.loads(done.stdout.splitlines()[-1])
+    return {*names, *(name.partition(".")[0] for name in names)}
 
 
 def test_importing_stepe_loads_neither_torch_nor_scikit_learn():
     loaded = loaded_after("import stepe")
     assert "stepe" in loaded
     assert not loaded & {"torch", "numpy", *HEAVY}
+
+
+@pytest.mark.parametrize("command", ["--help", "clean table.csv --label label --rho-max 0.2 --epochs 2 --device cpu"])
+def test_the_reproduction_of_the_paper_is_not_loaded_with_what_users_of_their_own_data_run(command, tmp_path):
+    rows = [f"{i % 7},{i % 5},{'cat' if i % 7 > 3 else 'dog'}" for i in range(60)]
+    (tmp_path / "table.csv").write_text("\n".join(["a,b,label", *rows]), encoding="utf-8")
+    code = (
+        f"import sys; from stepe.cli import main; sys.argv = ['stepe', *{command!r}.split()]\n"
+        "try: main()\n"
+        "except SystemExit as left: assert not left.code"
+    )
+    loaded = loaded_after(code, tmp_path)
+    assert "stepe.cli.app" in loaded
+    assert not [name for name in loaded if name.startswith("stepe.reproduction")]
+    assert ("stepe.training.fit" in loaded) == (command != "--help")
 
 
 def test_a_whole_run_needs_no_more():
