@@ -8,13 +8,15 @@ import pytest
 
 from stepe.reproduction import claims
 from stepe.reproduction.claims import CLAIMS, Finding, Measured, Verdict, claims_table, write_claims
-from stepe.reproduction.tables import Run, latex
+from stepe.reproduction.tables import MeasuredRun, latex
 
 ALL = [claim.judge for claim in CLAIMS]
 EMPTY = Measured([])
 
 
-def run(method: str, seed: int = 42, accuracy: float = 50.0, history: Sequence[Any] = (), **changes: Any) -> Run:
+def run(
+    method: str, seed: int = 42, accuracy: float = 50.0, history: Sequence[Any] = (), **changes: Any
+) -> MeasuredRun:
     identity = {"data": "cifar100n", "labels": "noisy", "stem": "imagenet", "variant": None}
     metrics = {"noise_f1": None, "noise_auroc": None, "seconds_per_epoch": None}
     finished = {"method": method, "seed": seed, "test_accuracy": accuracy, "history": list(history)}

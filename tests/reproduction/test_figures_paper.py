@@ -10,12 +10,12 @@ from PIL import Image
 from stepe import InputError
 from stepe.reproduction.figures import LOOKS, cifar10n, convergence, dynamics, seed_band, write_figures
 from stepe.reproduction.numbers import METHOD_TITLES
-from stepe.reproduction.tables import Run
+from stepe.reproduction.tables import MeasuredRun
 
 EPOCHS = 6
 
 
-def run(method: str, seed: int = 42, level: float = 40.0, epochs: int = EPOCHS, **changes: Any) -> Run:
+def run(method: str, seed: int = 42, level: float = 40.0, epochs: int = EPOCHS, **changes: Any) -> MeasuredRun:
     """Test accuracy rises by a point an epoch; Step-E drops from the third epoch on."""
     history = []
     for epoch in range(epochs):
@@ -36,7 +36,7 @@ def run(method: str, seed: int = 42, level: float = 40.0, epochs: int = EPOCHS, 
     return {**identity, "method": method, "seed": seed, "history": history, **changes}  # type: ignore[typeddict-item]
 
 
-def every_run() -> list[Run]:
+def every_run() -> list[MeasuredRun]:
     large = [run(method, seed, 40 + seed / 10) for method in METHOD_TITLES for seed in (13, 21, 42)]
     small = [run(method, level=80.0, data="cifar10n", labels="aggre") for method in ("baseline", "step-e", "oracle")]
     return large + small

@@ -9,7 +9,7 @@ from stepe import InputError, RunError
 from stepe.reproduction.numbers import MAIN, METHOD_TITLES, NOISE, PER_SEED
 from stepe.reproduction.tables import (
     Column,
-    Run,
+    MeasuredRun,
     Table,
     cifar10n_more_table,
     cifar10n_table,
@@ -26,8 +26,8 @@ from stepe.reproduction.tables import (
 )
 
 
-def run(method: str = "step-e", seed: int = 42, accuracy: float | None = 50.0, **changes: Any) -> Run:
-    finished: Run = {
+def run(method: str = "step-e", seed: int = 42, accuracy: float | None = 50.0, **changes: Any) -> MeasuredRun:
+    finished: MeasuredRun = {
         "data": "cifar100n",
         "labels": "noisy",
         "method": method,
@@ -45,7 +45,7 @@ def run(method: str = "step-e", seed: int = 42, accuracy: float | None = 50.0, *
     return {**finished, **changes}  # type: ignore[typeddict-item]
 
 
-def write(folder: Path, name: str, runs: list[Run], environment: dict[str, str] | None = None) -> None:
+def write(folder: Path, name: str, runs: list[MeasuredRun], environment: dict[str, str] | None = None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps({"runs": runs, "environment": environment or {}}))
 

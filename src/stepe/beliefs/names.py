@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from stepe.loop.kinds import Kind
+from stepe.loop.kinds import LabelKind
 
 Array = npt.NDArray[Any]
 NONE = "(none)"
@@ -43,7 +43,7 @@ def class_name(number: int, class_names: list[str]) -> str:
     return class_names[number] if number < len(class_names) else str(number)
 
 
-def given_names(kind: Kind, labels: Array, class_names: list[str]) -> list[str]:
+def given_names(kind: LabelKind, labels: Array, class_names: list[str]) -> list[str]:
     """The given labels in words."""
     if kind == "classes":
         return [class_names[label] for label in labels.tolist()]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from stepe.beliefs.belief import Belief
 from stepe.beliefs.names import Names, class_name, given_names, number_names, turned_names
-from stepe.loop.kinds import Kind
+from stepe.loop.kinds import LabelKind
 
 COLUMNS = (
     "rank",
@@ -47,7 +47,7 @@ class Past:
 
 
 def issue_table(
-    belief: Belief, past: Past, kind: Kind, labels: npt.NDArray[Any], class_names: list[str], names: Names
+    belief: Belief, past: Past, kind: LabelKind, labels: npt.NDArray[Any], class_names: list[str], names: Names
 ) -> dict[str, Any]:
     """Write one row per sample, by sample index, in :data:`COLUMNS`; ranks follow the suspicion.
 
@@ -89,7 +89,7 @@ def issue_table(
 
 
 def suggested_names(
-    belief: Belief, past: Past, kind: Kind, labels: npt.NDArray[Any], class_names: list[str]
+    belief: Belief, past: Past, kind: LabelKind, labels: npt.NDArray[Any], class_names: list[str]
 ) -> list[str]:
     """What the labels should rather be, in words; nothing where nobody can say.
 

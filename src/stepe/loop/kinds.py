@@ -4,4 +4,4 @@ regression learns, one per sample or a row of them.
 
 from typing import Literal
 
-Kind = Literal["classes", "marks", "numbers"]
+LabelKind = Literal["classes", "marks", "numbers"]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from stepe.errors import InputError
-from stepe.loop.kinds import Kind
+from stepe.loop.kinds import LabelKind
 from stepe.loop.ledger import Observation
 from stepe.loop.probe import read_logits
 
@@ -24,7 +24,7 @@ DEVIATION = 1.4826
 """times the median of normal residuals' sizes is their standard deviation"""
 
 
-def kind_of(labels: Tensor) -> Kind:
+def kind_of(labels: Tensor) -> LabelKind:
     """By type, shape and values.
 
     >>> kind_of(torch.tensor([0, 2])), kind_of(torch.tensor([0.5, 2])), kind_of(torch.tensor([[0.0, 1.0]]))
@@ -63,7 +63,7 @@ def _shaped(outputs: Tensor, labels: Tensor) -> Tensor:
     return outputs.detach().to(torch.float32).reshape(labels.shape)
 
 
-READERS: dict[Kind, Read] = {"classes": read_logits, "marks": read_marks, "numbers": read_numbers}
+READERS: dict[LabelKind, Read] = {"classes": read_logits, "marks": read_marks, "numbers": read_numbers}
 
 
 def with_residuals(seen: Observation, labels: Tensor) -> Observation:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from stepe.loop.kinds import Kind
+from stepe.loop.kinds import LabelKind
 from stepe.loop.labels import READERS, Read, kind_of
 from stepe.loop.probe import check_losses
 
@@ -44,7 +44,7 @@ class Task:
     """where the loss is computed: state that it reads lives there"""
 
     @cached_property
-    def kind(self) -> Kind:
+    def kind(self) -> LabelKind:
         """What the labels are."""
         return kind_of(self.labels)
 

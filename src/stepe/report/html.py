@@ -58,8 +58,8 @@ FILES = {
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows of cells, the first of each naming its row; ``notes`` stand below the names."""
+class Comparison:
+    """Several runs side by side: rows of cells, the first of which names its row, and ``notes`` below the names."""
 
     columns: list[str]
     rows: list[list[str]]
@@ -106,7 +106,7 @@ class Health:
 
 
 @dataclass(frozen=True)
-class Pair:
+class Confusion:
     """A given label and what the model says instead, with how often that happens."""
 
     given: str
@@ -212,7 +212,7 @@ def facts(run: "RunFolder") -> list[tuple[str, str]]:
     return found
 
 
-def comparison(runs: "list[RunFolder]") -> Table:
+def comparison(runs: "list[RunFolder]") -> Comparison:
     """This run beside the others; columns that nobody can fill are left out."""
     columns: list[tuple[str, Callable[[RunFolder], str]]] = [("Test accuracy", _accuracy)]
     if any(figures.noise_known(run) for run in runs):
@@ -229,7 +229,7 @@ def comparison(runs: "list[RunFolder]") -> Table:
     rows = [[run.method, *(cell(run) for _, cell in columns)] for run in runs]
     empty = {i for i in range(1, len(columns) + 1) if all(row[i] == DASH for row in rows)}
     names = ["Method", *(name for name, _ in columns)]
-    return Table(
+    return Comparison(
         columns=[name for i, name in enumerate(names) if i not in empty],
         rows=[[cell for i, cell in enumerate(row) if i not in empty] for row in rows],
         notes=[run.method_summary for run in runs],
@@ -359,16 +359,16 @@ def _health(training: "pd.DataFrame", column: str) -> list[Health]:
     ]
 
 
-def pairs(run: "RunFolder") -> list[Pair]:
+def pairs(run: "RunFolder") -> list[Confusion]:
     """The most frequent confusions among the flagged."""
     return _counted_pairs(run)[:PAIRS]
 
 
-def _counted_pairs(run: "RunFolder") -> list[Pair]:
+def _counted_pairs(run: "RunFolder") -> list[Confusion]:
     issues = run.issues
     counted = Counter(zip(issues["given_label"], issues["suggested_label"], strict=True))
     ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-    return [Pair(given, suggested, count) for (given, suggested), count in ranked if suggested]
+    return [Confusion(given, suggested, count) for (given, suggested), count in ranked if suggested]
 
 
 def files(run: "RunFolder") -> list[tuple[str, str, str]]:

@@ -14,8 +14,8 @@ from stepe.reproduction.numbers import CIFAR10N, FIGURE_SEED, MAIN, METHOD_TITLE
 from stepe.reproduction.tables import (
     Column,
     Epoch,
+    MeasuredRun,
     Metric,
-    Run,
     Table,
     by_seed,
     cifar10n_runs,
@@ -60,7 +60,7 @@ class DigitsRow(TypedDict):
 class Measured:
     """Everything a claim is judged on."""
 
-    runs: Sequence[Run]
+    runs: Sequence[MeasuredRun]
     digits: Sequence[DigitsRow] = ()
 
 
@@ -400,7 +400,7 @@ def _leads(measured: Measured) -> dict[int, float]:
     return {epoch: statistics.fmean(each) for epoch, each in sorted(leads.items()) if len(each) == len(shared)}
 
 
-def _accuracies(run: Run) -> dict[int, float]:
+def _accuracies(run: MeasuredRun) -> dict[int, float]:
     return {row["epoch"]: value for row in run["history"] if (value := row["test_accuracy"]) is not None}
 
 

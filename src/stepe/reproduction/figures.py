@@ -16,7 +16,7 @@ from stepe.errors import InputError
 from stepe.files import replacing, reporting
 from stepe.report.figures import COLOURS, INK, LINES, STYLE, styled
 from stepe.reproduction.numbers import FIGURE_SEED, METHOD_TITLES
-from stepe.reproduction.tables import Epoch, Run, by_seed, cifar10n_runs, read_runs
+from stepe.reproduction.tables import Epoch, MeasuredRun, by_seed, cifar10n_runs, read_runs
 
 # One look per method in all figures; no two differ by colour alone (Step-E and the oracle differ by width).
 LOOKS = {
@@ -33,14 +33,14 @@ PIXELS_PER_INCH = 200
 
 
 @styled
-def convergence(runs: Sequence[Run]) -> Figure | None:
+def convergence(runs: Sequence[MeasuredRun]) -> Figure | None:
     """Figure 1: test accuracy by epoch of all methods on CIFAR-100N, one seed."""
     settings = {method: by_seed(runs, method) for method in METHOD_TITLES}
     return _accuracy_of_one_seed(settings, "CIFAR-100N")
 
 
 @styled
-def dynamics(runs: Sequence[Run]) -> Figure | None:
+def dynamics(runs: Sequence[MeasuredRun]) -> Figure | None:
     """Figure 2: how much Step-E keeps and drops, and how well it finds the noise, by epoch; one seed."""
     mine = by_seed(runs, "step-e")
     history = mine[seed]["history"] if (seed := _shown_seed([mine])) is not None else []
@@ -60,7 +60,7 @@ def dynamics(runs: Sequence[Run]) -> Figure | None:
 
 
 @styled
-def seed_band(runs: Sequence[Run]) -> Figure | None:
+def seed_band(runs: Sequence[MeasuredRun]) -> Figure | None:
     """Figure 3: test accuracy of baseline and Step-E on CIFAR-100N, mean and sample deviation over seeds."""
     curves = {method: _over_seeds(list(by_seed(runs, method).values())) for method in ("baseline", "step-e")}
     if not any(curves.values()):
@@ -76,13 +76,13 @@ def seed_band(runs: Sequence[Run]) -> Figure | None:
 
 
 @styled
-def cifar10n(runs: Sequence[Run]) -> Figure | None:
+def cifar10n(runs: Sequence[MeasuredRun]) -> Figure | None:
     """Figure 4: test accuracy by epoch of baseline, Step-E and oracle on CIFAR-10N (aggre), one seed."""
     settings = {method: cifar10n_runs(runs, method, "aggre") for method in ("baseline", "step-e", "oracle")}
     return _accuracy_of_one_seed(settings, "CIFAR-10N (aggre)", skip_the_climb=True)
 
 
-FIGURES: dict[str, Callable[[Sequence[Run]], Figure | None]] = {
+FIGURES: dict[str, Callable[[Sequence[MeasuredRun]], Figure | None]] = {
     "convergence": convergence,
     "dynamics": dynamics,
     "seed-band": seed_band,
@@ -118,7 +118,7 @@ def _write(figure: Figure, name: str, out: Path) -> list[Path]:
 
 
 def _accuracy_of_one_seed(
-    settings: dict[str, dict[int, Run]], data: str, *, skip_the_climb: bool = False
+    settings: dict[str, dict[int, MeasuredRun]], data: str, *, skip_the_climb: bool = False
 ) -> Figure | None:
     seed = _shown_seed(settings.values())
     if seed is None:
@@ -135,13 +135,13 @@ def _accuracy_of_one_seed(
     return figure
 
 
-def _shown_seed(settings: Collection[dict[int, Run]]) -> int | None:
+def _shown_seed(settings: Collection[dict[int, MeasuredRun]]) -> int | None:
     """The paper's seed, or the first there is, of runs that have a history."""
     seeds = {seed for setting in settings for seed, run in setting.items() if run["history"]}
     return FIGURE_SEED if FIGURE_SEED in seeds else min(seeds, default=None)
 
 
-def _over_seeds(runs: Sequence[Run]) -> list[tuple[int, float, float]]:
+def _over_seeds(runs: Sequence[MeasuredRun]) -> list[tuple[int, float, float]]:
     """Epoch, mean and sample deviation of the test accuracy, for the epochs that every run has."""
     curves = [
         {row["epoch"] + 1: value for row in run["history"] if (value := row["test_accuracy"]) is not None}

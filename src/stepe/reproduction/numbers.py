@@ -22,7 +22,7 @@ class MeanAndDeviation(NamedTuple):
     deviation: float
 
 
-class Detection(NamedTuple):
+class PaperDetection(NamedTuple):
     """Noise detection and cost, means over three seeds."""
 
     f1: float | None
@@ -51,11 +51,11 @@ MAIN = {
 """Table 1, ``tab:c100_main``: test accuracy on CIFAR-100N"""
 
 NOISE = {
-    "baseline": Detection(None, None, 13.85, 0.0),
-    "truncation": Detection(None, None, 13.82, -0.2),
-    "self-paced": Detection(0.0, 78.7, 19.34, 39.6),
-    "one-shot": Detection(62.4, 79.0, 16.72, 20.7),
-    "step-e": Detection(72.2, 84.8, 19.17, 38.4),
+    "baseline": PaperDetection(None, None, 13.85, 0.0),
+    "truncation": PaperDetection(None, None, 13.82, -0.2),
+    "self-paced": PaperDetection(0.0, 78.7, 19.34, 39.6),
+    "one-shot": PaperDetection(62.4, 79.0, 16.72, 20.7),
+    "step-e": PaperDetection(72.2, 84.8, 19.17, 38.4),
 }
 """Table 2, ``tab:noise_efficiency``: noise detection and training time on CIFAR-100N, on an RTX 5090"""
 

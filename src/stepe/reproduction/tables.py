@@ -36,7 +36,7 @@ class Epoch(TypedDict):
     auroc: float | None
 
 
-class Run(TypedDict):
+class MeasuredRun(TypedDict):
     """A run, as the result files hold it; shares in percent."""
 
     data: str
@@ -76,7 +76,7 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
-def read_runs(results: Path) -> list[Run]:
+def read_runs(results: Path) -> list[MeasuredRun]:
     """The runs of all result files that are there."""
     return [run for name in RESULT_FILES for run in read_json(results / f"{name}.json").get("runs", [])]
 
@@ -95,30 +95,30 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def by_seed(
-    runs: Iterable[Run],
+    runs: Iterable[MeasuredRun],
     method: str,
     data: str = "cifar100n",
     labels: str = "noisy",
     stem: str = "imagenet",
     variant: str | None = None,
-) -> dict[int, Run]:
+) -> dict[int, MeasuredRun]:
     """The runs of one setting, in the order of their seeds; one a seed, so that none counts twice."""
     wanted = (method, data, labels, stem, variant)
-    found: dict[int, Run] = {}
+    found: dict[int, MeasuredRun] = {}
     for run in runs:
         if (run["method"], run["data"], run["labels"], run["stem"], run["variant"]) == wanted:
             found.setdefault(run["seed"], run)
     return dict(sorted(found.items()))
 
 
-def cifar10n_runs(runs: Iterable[Run], method: str, labels: str) -> dict[int, Run]:
+def cifar10n_runs(runs: Iterable[MeasuredRun], method: str, labels: str) -> dict[int, MeasuredRun]:
     """As ``by_seed``, on CIFAR-10N; clean labels are the same beside any noisy ones, so one oracle serves them all."""
     every = list(runs)
     own = by_seed(every, method, "cifar10n", labels)
     return own or by_seed(every, method, "cifar10n", "aggre") if method == "oracle" else own
 
 
-def known(runs: Iterable[Run], metric: Metric) -> list[float]:
+def known(runs: Iterable[MeasuredRun], metric: Metric) -> list[float]:
     """A metric of the runs that have it."""
     return [value for run in runs if (value := run[metric]) is not None]
 
@@ -128,7 +128,7 @@ def mean(values: Sequence[float]) -> float | None:
     return statistics.fmean(values) if values else None
 
 
-def mean_gain(ours: Mapping[int, Run], reference: Mapping[int, Run]) -> float | None:
+def mean_gain(ours: Mapping[int, MeasuredRun], reference: Mapping[int, MeasuredRun]) -> float | None:
     """Mean difference in test accuracy over the seeds that both have."""
     gains = [
         after - before
@@ -149,7 +149,7 @@ def overhead(seconds: float | None, baseline_seconds: float | None) -> float | N
 # The paper's tables
 
 
-def main_table(runs: Sequence[Run]) -> Table:
+def main_table(runs: Sequence[MeasuredRun]) -> Table:
     """Table 1: test accuracy on CIFAR-100N."""
     rows = []
     for method, paper in MAIN.items():
@@ -166,7 +166,7 @@ def main_table(runs: Sequence[Run]) -> Table:
     )
 
 
-def noise_table(runs: Sequence[Run]) -> Table:
+def noise_table(runs: Sequence[MeasuredRun]) -> Table:
     """Table 2: noise detection and training time on CIFAR-100N."""
     baseline_seconds = mean(known(by_seed(runs, "baseline").values(), "seconds_per_epoch"))
     rows = []
@@ -194,7 +194,7 @@ def noise_table(runs: Sequence[Run]) -> Table:
     )
 
 
-def per_seed_table(runs: Sequence[Run]) -> Table:
+def per_seed_table(runs: Sequence[MeasuredRun]) -> Table:
     """Table 3: every run on CIFAR-100N."""
     rows = []
     for method, title in METHOD_TITLES.items():
@@ -226,7 +226,7 @@ def per_seed_table(runs: Sequence[Run]) -> Table:
     )
 
 
-def cifar10n_table(runs: Sequence[Run]) -> Table:
+def cifar10n_table(runs: Sequence[MeasuredRun]) -> Table:
     """Table 4: test accuracy on CIFAR-10N (aggre)."""
     rows = []
     for method, paper in CIFAR10N.items():
@@ -249,7 +249,7 @@ def cifar10n_table(runs: Sequence[Run]) -> Table:
 # What the paper does not have
 
 
-def sensitivity_table(runs: Sequence[Run]) -> Table:
+def sensitivity_table(runs: Sequence[MeasuredRun]) -> Table:
     """Step-E's settings, and the alternatives to what the paper leaves open, one at a time."""
     rows = []
     for method, title in METHOD_TITLES.items():
@@ -281,7 +281,7 @@ def sensitivity_table(runs: Sequence[Run]) -> Table:
     )
 
 
-def cifar_stem_table(runs: Sequence[Run]) -> Table:
+def cifar_stem_table(runs: Sequence[MeasuredRun]) -> Table:
     """The main table with both stems of the ResNet, on the seeds that the CIFAR stem has."""
     rows = []
     every = {method: by_seed(runs, method, stem="cifar") for method in METHOD_TITLES}
@@ -316,7 +316,7 @@ def cifar_stem_table(runs: Sequence[Run]) -> Table:
     )
 
 
-def cifar10n_more_table(runs: Sequence[Run]) -> Table:
+def cifar10n_more_table(runs: Sequence[MeasuredRun]) -> Table:
     """The label sets of CIFAR-10N that the paper does not have."""
     rows = []
     for labels in ("worst", "rand1"):
@@ -344,7 +344,7 @@ def cifar10n_more_table(runs: Sequence[Run]) -> Table:
     )
 
 
-Builder = Callable[[Sequence[Run]], Table]
+Builder = Callable[[Sequence[MeasuredRun]], Table]
 PAPER_TABLES: dict[str, Builder] = {
     "main": main_table,
     "noise": noise_table,
@@ -484,7 +484,7 @@ def signed(value: float | None, reference: float | None = 0.0, decimals: int = 1
     return _minus(f"{rounded:+.{decimals}f}") if rounded else f"{0:.{decimals}f}"
 
 
-def seeds_of(runs: Mapping[int, Run]) -> str:
+def seeds_of(runs: Mapping[int, MeasuredRun]) -> str:
     """The seeds behind a number."""
     return ", ".join(map(str, runs)) or DASH
 
@@ -493,7 +493,7 @@ def _minus(number: str) -> str:
     return number.replace("-", "−")
 
 
-def _spread(runs: Mapping[int, Run]) -> str:
+def _spread(runs: Mapping[int, MeasuredRun]) -> str:
     """Mean and sample standard deviation of the test accuracy; one run has no deviation."""
     values = known(runs.values(), "test_accuracy")
     if not values:
@@ -502,7 +502,7 @@ def _spread(runs: Mapping[int, Run]) -> str:
     return f"{statistics.fmean(values):.1f}{deviation}"
 
 
-def _ours(runs: Sequence[Run], metric: Metric, decimals: int = 1) -> str:
+def _ours(runs: Sequence[MeasuredRun], metric: Metric, decimals: int = 1) -> str:
     if not runs:
         return DASH
     return _number(mean(known(runs, metric)), decimals)
@@ -515,7 +515,9 @@ def _number(value: float | None, decimals: int = 1) -> str:
     return _minus(f"{round(value, decimals) or 0.0:.{decimals}f}")
 
 
-def _compared(paper: float | None, runs: Sequence[Run], metric: Metric, decimals: int = 1) -> tuple[str, str, str]:
+def _compared(
+    paper: float | None, runs: Sequence[MeasuredRun], metric: Metric, decimals: int = 1
+) -> tuple[str, str, str]:
     """The paper's number, ours, and the difference."""
     difference = signed(mean(known(runs, metric)), paper, decimals)
     return _number(paper, decimals), _ours(runs, metric, decimals), difference
@@ -525,7 +527,7 @@ def _compared_columns(group: str) -> tuple[Column, ...]:
     return tuple(Column(name, group) for name in ("paper", "ours", "diff."))
 
 
-def _summary(runs: Mapping[int, Run]) -> tuple[str, str, str, str]:
+def _summary(runs: Mapping[int, MeasuredRun]) -> tuple[str, str, str, str]:
     """Accuracy, noise F1, AUROC and seeds of one setting."""
     own = list(runs.values())
     return _spread(runs), _ours(own, "noise_f1"), _ours(own, "noise_auroc"), seeds_of(runs)
