@@ -12,7 +12,7 @@ from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
 from stepe.loop.schedule import check_epochs
 from stepe.methods import EVERY_METHOD, RECIPES, Task, make_method, method_class
-from stepe.samples.samples import as_tensor
+from stepe.samples.given_labels import as_tensor
 from stepe.samples.strong import Strong
 from stepe.training.building import cross_entropy
 

@@ -51,7 +51,7 @@ class Images:
 
 @dataclass(frozen=True)
 class HumanLabels:
-    """One of the two label files of CIFAR-N: what its columns are called here and there."""
+    """One of the two label files of CIFAR-N; ``columns`` holds our name of each column, and its name in the file."""
 
     file: Remote
     columns: Mapping[str, str]
@@ -130,18 +130,18 @@ NAMES = tuple(
     for set_name, (_, human) in SETS.items()
     for name in (set_name, *(f"{set_name}:{column}" for column in (human.columns if human else ())))
 )
-"""every name that :func:`load` knows; a set without a column stands for its first one"""
+"""every name that :func:`load` knows; the name of a set alone stands for its first column"""
 
 
 @dataclass(frozen=True, eq=False)
 class CifarN:
-    """Images (uint8, n x 3 x 32 x 32), the labels somebody gave them, and what only a benchmark knows."""
+    """Images (uint8, n x 3 x 32 x 32) with the labels that somebody gave them, and what only a benchmark knows."""
 
     name: str
-    """with its column: ``cifar10n:aggre``"""
+    """with its column, as in ``cifar10n:aggre``"""
     images: Pixels
     labels: Labels
-    """given, int64: the human ones of CIFAR-N, or the data set's own"""
+    """the given ones: the human ones of CIFAR-N, or the data set's own"""
     clean_labels: Labels
     """the data set's own; for metrics and the oracle only"""
     test_images: Pixels
@@ -160,7 +160,7 @@ class CifarN:
 
     @property
     def truth(self) -> Truth:
-        """Which given labels are wrong."""
+        """What is true of the labels: those that differ from the data set's own are wrong."""
         return Truth.from_labels(self.labels, self.clean_labels)
 
     @property
@@ -169,7 +169,7 @@ class CifarN:
         return self.truth.rate
 
     def first(self, train: int | None, test: int | None) -> "CifarN":
-        """The first so many images, for a quick look; ``None`` is all of them."""
+        """The data cut to its first images, for a quick look; ``None`` keeps all."""
         return replace(
             self,
             images=self.images[:train],
@@ -180,9 +180,9 @@ class CifarN:
         )
 
     def holding_out(self, share: float, seed: int) -> "CifarN":
-        """A random part of the training images in place of the test set, under the labels they were given.
+        """The data with a random part of the training images in place of the test set, under their given labels.
 
-        For choosing settings: neither test images nor clean labels have a say.
+        Settings are chosen on it, so that neither test images nor clean labels have a say.
         """
         order = Draws.named(seed, "hold-out").shuffle(np.arange(len(self.labels)))
         train, test = np.sort(order[: -round(share * len(order))]), order[-round(share * len(order)) :]
@@ -197,7 +197,7 @@ class CifarN:
 
 
 def load(name: str, data_dir: Path | None = None, *, download: bool = True) -> CifarN:
-    """A data set by its name, one of ``NAMES``.
+    """Load a data set by its name, one of ``NAMES``.
 
     Its files are looked for in ``data_dir``, in ``$STEPE_DATA`` and in the cache folder; what is in none of them is
     downloaded into the first of these places that is given.
@@ -241,7 +241,7 @@ def load(name: str, data_dir: Path | None = None, *, download: bool = True) -> C
 
 
 def folders(data_dir: Path | None = None) -> list[Path]:
-    """Where data is looked for, in this order; a download goes to the first."""
+    """The folders in which data is looked for, in this order; a download goes into the first."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "stepe"
     given = [data_dir, os.environ.get("STEPE_DATA"), cache]
     return [Path(place).expanduser() for place in given if place]

@@ -34,12 +34,12 @@ def column_type(values: "pd.Series[Any]") -> str:
 
 
 def cells(values: "pd.Series[Any]") -> list[str]:
-    """Cells as text, whatever they are; empty where there is no value."""
+    """The cells of a column as text; empty where there is no value."""
     return ["" if text.strip().lower() in MISSING else text for text in map(as_text, values)]
 
 
 def numbers_of(values: "pd.Series[Any]") -> npt.NDArray[np.float64]:
-    """Cells as numbers; NaN where there is none, and for infinity, which no network can use."""
+    """The cells of a column as numbers; NaN where there is none, and for infinity, which no network can use."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(values):
@@ -50,7 +50,7 @@ def numbers_of(values: "pd.Series[Any]") -> npt.NDArray[np.float64]:
 
 
 def date_parts(values: "pd.Series[Any]") -> list[npt.NDArray[np.float64]]:
-    """Days since 1970, month, weekday and hour; NaN where there is no date."""
+    """The parts of the dates of a column: days since 1970, month, weekday and hour; NaN where there is no date."""
     import pandas as pd
 
     dates = _dates(values if pd.api.types.is_datetime64_any_dtype(values) else pd.Series(cells(values), dtype=object))

@@ -35,7 +35,7 @@ class Remote:
 
 
 def fetch(remote: Remote, folder: Path) -> Path:
-    """Have the published file in ``folder``; a whole one that is there already, put by hand say, is used."""
+    """Download a published file into ``folder``, unless it is there already; returns its path."""
     path = folder / remote.name
     by_hand = f"get {remote.url} yourself and put it into {folder}"
     if _is_whole(path, remote):
@@ -75,9 +75,9 @@ def fetch(remote: Remote, folder: Path) -> Path:
 
 
 def unpack(archive: Path, members: Sequence[str], destination: Path) -> None:
-    """Make the folder ``destination`` of an archive's ``members``, under their last names, whole or not at all.
+    """Unpack ``members`` of an archive into the new folder ``destination``, all of them or none.
 
-    Only members asked for are read, and only names chosen by the caller are written: an archive can't reach outside.
+    Only these members are read, and they are written under their last names: an archive can't reach outside.
     """
     again = "delete it to have it downloaded again"
     with (
@@ -145,7 +145,7 @@ class _Bar:
 
     @property
     def total(self) -> int:
-        """Bytes to come; 0 where the server does not say."""
+        """The number of bytes to come; 0 where the server does not say."""
         return self._total
 
     @total.setter
@@ -156,7 +156,7 @@ class _Bar:
         self._progress.start()
 
     def update(self, size: int) -> None:
-        """So many bytes more."""
+        """Count bytes that have come."""
         self._progress.advance(self._task, size)
 
     def reset(self) -> None:

@@ -33,16 +33,16 @@ Picture = Path | bytes
 
 @dataclass(frozen=True)
 class Pictures:
-    """Those of some pictures that could be read."""
+    """The pictures that could be read, out of those that were asked for."""
 
     x: npt.NDArray[np.uint8]
     """bytes, n x 3 x size x size"""
     kept: list[int]
-    """which of the pictures these are"""
+    """their positions among those that were asked for"""
     digests: list[str]
-    """of their content, by which exact duplicates are known"""
+    """one for the content of each, by which exact duplicates are known"""
     skipped: dict[int, str]
-    """why the others could not be read"""
+    """for each of the others, by position, why it could not be read"""
 
 
 def find_images(folder: Path) -> list[Path]:
@@ -60,7 +60,7 @@ def find_images(folder: Path) -> list[Path]:
 
 
 def other_pictures(folder: Path) -> dict[str, int]:
-    """How many files there are whose endings are those of pictures that are not read."""
+    """Count the files that look like pictures of a kind that is not read, by their ending."""
     return Counter(
         path.suffix.lower() for path in folder.rglob("*") if path.suffix.lower() in OTHERS and path.is_file()
     )
@@ -78,7 +78,7 @@ def check_inside(path: Path, folder: Path) -> None:
 
 
 def class_folders(folder: Path) -> list[str]:
-    """Names of the subfolders, each a class; what is not a folder per class is told how to become one."""
+    """The names of the subfolders, each a class; an error says how to turn another layout into that."""
     names = sorted(child.name for child in folder.iterdir() if child.is_dir() and not child.name.startswith("."))
     if not names:
         loose = any(is_image(child.name) for child in folder.iterdir())
@@ -108,8 +108,8 @@ def typical_side(pictures: Sequence[Picture]) -> int:
 
 
 def image_size_for(pictures: Sequence[Picture], *, gpu: bool) -> int:
-    """Small without a GPU, where anything else takes hours; with one, as large as the pictures and its memory allow."""
-    if not gpu:
+    """The side that pictures are resized to: small without a GPU, else as large as the pictures and memory allow."""
+    if not gpu:  # a larger side takes hours
         return CPU_SIZE
     side = typical_side(pictures)
     if side <= SMALL:
@@ -120,7 +120,7 @@ def image_size_for(pictures: Sequence[Picture], *, gpu: bool) -> int:
 def read_pictures(
     pictures: Sequence[Picture], names: Sequence[str], size: int, say: Callable[[str], None] = lambda message: None
 ) -> Pictures:
-    """Read all that can be read; too many that cannot are an error."""
+    """Read every picture that can be read; if too many cannot, that is an error."""
 
     def read(picture: Picture) -> tuple[npt.NDArray[np.uint8], str] | str:
         try:
@@ -153,7 +153,7 @@ def read_pictures(
 
 
 def thumbnail(picture: Picture, side: int) -> "Image":
-    """A whole picture, its longer side at most so many pixels."""
+    """The whole picture, made so small that its longer side has at most ``side`` pixels."""
     image = _upright(_content(picture), side)
     image.thumbnail((side, side))
     return image

@@ -1,4 +1,4 @@
-"""Samples as they were found, before they became tensors: that is what people are shown."""
+"""Samples as they were found, before they were encoded: what people are shown."""
 
 import os
 import warnings
@@ -20,7 +20,7 @@ HELD_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Originals:
-    """What there is depends on the kind of data; all are indexed by row."""
+    """Pictures, texts or a table, by the kind of data; each is indexed by row."""
 
     pictures: Sequence[Picture] | None = None
     texts: Sequence[str] | None = None
@@ -28,12 +28,12 @@ class Originals:
 
     @classmethod
     def of_pictures(cls, pictures: Sequence[Picture]) -> "Originals":
-        """Files, or their contents where those are not too much to keep."""
+        """Keep the paths of pictures, or their contents, unless these take too much memory."""
         held = sum(len(picture) for picture in pictures if isinstance(picture, bytes))
         return cls(pictures=pictures if held <= HELD_BYTES else None)
 
     def show(self, rows: Sequence[int]) -> list[Exhibit]:
-        """Some samples, as a person is to see them."""
+        """Some samples, as people see them."""
         # Whatever is odd about a picture was said when it was read.
         with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(os.cpu_count()) as pool:
             return list(pool.map(self._show, rows))

@@ -21,7 +21,7 @@ DTYPES = ("u1", "i8")
 
 
 def loads(data: bytes, path: Path) -> dict[str, object]:
-    """The dict in a pickle, or in the zip file that ``torch.save`` writes around one; arrays are read-only.
+    """Read the dict in a pickle, or in the zip file that ``torch.save`` writes around one; arrays are read-only.
 
     ``path`` is where the data came from, for error messages.
     """
@@ -42,7 +42,7 @@ class _Refused(pickle.UnpicklingError):
 
 
 class _StandIn:
-    """Something a pickle may name. It can't be given state or attributes: those would outlive the file."""
+    """Something that a pickle may name. It can't be given state or attributes: those would outlive the file."""
 
     __slots__ = ()
 

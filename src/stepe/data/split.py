@@ -1,4 +1,4 @@
-"""The hold-out: a share of every class, with whoever must stay together on one side."""
+"""The hold-out: a share of every class; samples that belong together stay on one side."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from stepe.loop.draws import Draws
 
 HOLD_OUT = 0.2
 MOST_HELD_OUT = 0.9
-"""there must be something to train on"""
+"""a larger share would leave too little to train on"""
 WINDOW = 32
 """groups that are looked at for the next to hold out"""
 
@@ -18,13 +18,14 @@ WINDOW = 32
 def hold_out(
     labels: npt.NDArray[np.int64], share: float = HOLD_OUT, together: Sequence[str] | None = None
 ) -> npt.NDArray[np.bool_]:
-    """Which samples to hold out. It does not depend on the run's seed, so that runs can be compared.
+    """Choose the samples to hold out. The choice does not depend on the run's seed, so that runs can be compared.
 
     Args:
-        labels: class numbers.
-        share: of each class; at least one sample, unless that is all there is. 0 holds nothing out.
-        together: names of groups that are held out as a whole or not at all (a patient, a user); an empty name is
-            nobody's.
+        labels: the class number of each sample.
+        share: how much of each class is held out: at least one sample, unless the class has no other. 0 holds nothing
+            out.
+        together: for each sample, the name of the group (a patient, a user) that is held out as a whole or not at all;
+            a sample with an empty name is alone.
     """
     if not 0 <= share <= MOST_HELD_OUT:
         raise InputError(f"holdout is {share!r}; it must be a share from 0 (none) to {MOST_HELD_OUT}")

@@ -24,7 +24,8 @@ from stepe.loop.randomness import Stream
 from stepe.loop.ranks import Ranks, unwrapped
 from stepe.loop.schedule import check_epochs
 from stepe.methods import Criterion, Method, Task, make_method
-from stepe.samples.samples import DatasetSamples, check_labels, check_returned, check_view, label_tensor, read_labels
+from stepe.samples.given_labels import check_labels, check_returned, label_tensor, read_labels
+from stepe.samples.samples import DatasetSamples, check_view
 from stepe.training.building import Row, check_batch_size, check_groups, check_trusted, count_classes, cross_entropy
 
 if TYPE_CHECKING:

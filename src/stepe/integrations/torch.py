@@ -28,7 +28,8 @@ from stepe.loop.probe import check_losses
 from stepe.loop.randomness import Stream
 from stepe.loop.ranks import Ranks
 from stepe.methods import Batch, Forward
-from stepe.samples.samples import DatasetSamples, Draw, DrawnDataset, as_tensor, draws
+from stepe.samples.given_labels import as_tensor
+from stepe.samples.samples import DatasetSamples, Draw, DrawnDataset, draws
 from stepe.training.building import check_batch_size
 
 ITERATE_INSIDE = "no epoch is on; iterate over the loader inside `for epoch in cleaner.epochs(model):`"

@@ -34,7 +34,7 @@ class Average:
 
     @torch.no_grad()
     def restart(self) -> None:
-        """Forget what was: the mean is what the weights are now."""
+        """Forget the past: the mean becomes what the weights are."""
         for mean, value in zip(self.tensors(), _state(self._source), strict=True):
             mean.copy_(value)
 
@@ -45,7 +45,7 @@ class Average:
             value.copy_(mean)
 
     def tensors(self) -> list[Tensor]:
-        """All that an update writes."""
+        """All tensors that an update writes."""
         return _state(self.model)
 
     def state_dict(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Average:
         return self.model.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take them up."""
+        """Go on from averaged weights that were saved."""
         self.model.load_state_dict(state)
 
 

@@ -22,7 +22,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def build(description: dict[str, Any], *, pretrained: bool = True) -> nn.Module:
-    """The network; ``pretrained=False`` where other weights are loaded anyway."""
+    """Make the network; ``pretrained=False`` spares weights that others replace anyway."""
     options = {name: value for name, value in description.items() if name != "name"}
     if description.get("name") == "pretrained":
         options["pretrained"] = pretrained

@@ -8,7 +8,10 @@ from stepe.errors import InputError
 
 
 def copy_of(model: nn.Module, purpose: str) -> nn.Module:
-    """A deep copy; where there can be none, an error that says what it was for, and how to do without."""
+    """A deep copy of a model.
+
+    Where none can be made, the error says ``purpose``: what the copy is for, and how to do without.
+    """
     try:
         return copy.deepcopy(model)
     except Exception as error:

@@ -11,9 +11,9 @@ from stepe.models.copying import copy_of
 
 
 class Pair(nn.Module):
-    """In training, the outputs of both: 2n rows for n samples, the first network's above the second's.
+    """Gives the outputs of both networks in training: 2n rows for n samples, the first network's above the second's.
 
-    Otherwise those of the first alone: it is the model, which is judged, tested and handed over in the end.
+    Otherwise it gives those of the first network alone, which is judged, tested and handed over in the end.
     """
 
     def __init__(self, first: nn.Module, second: nn.Module):
@@ -23,7 +23,7 @@ class Pair(nn.Module):
         self.first, self.second = first, second
 
     def forward(self, *inputs: Any, **named: Any) -> Tensor:
-        """Outputs of both, or of the first."""
+        """The outputs of both networks, or of the first."""
         outputs: Tensor = self.first(*inputs, **named)
         if not self.training:
             return outputs
@@ -37,9 +37,9 @@ class Pair(nn.Module):
 
 
 def redrawn(model: nn.Module, stream: Stream) -> nn.Module:
-    """A copy that starts from other weights, drawn by ``reset_parameters`` of its modules under the stream's seed.
+    """A copy of a model that starts from other weights, which ``reset_parameters`` of its modules draws by the seed.
 
-    Parts come before the whole, which so has the last word on them. Weights of modules without it are copies.
+    Parts are drawn before the whole, which so has the last word on them. Modules that cannot draw keep their weights.
     """
     copied = copy_of(model, "give both networks yourself, as stepe.models.pair.Pair(first, second)")
     device = next((weight.device for weight in model.parameters()), None)

@@ -19,17 +19,23 @@ FEATURE_BATCH = 64
 
 def check_model(model: str, kind: str) -> None:
     """Refuse a model that is not for this kind of data, or whose package is not there."""
-    prefix, _, name = model.partition(":")
-    if prefix not in PACKAGES or not name:
-        raise InputError(f"model is {model!r}; write timm:NAME for pictures or hf:NAME for texts, or leave it out")
+    prefix, _ = _parts(model)
     if KINDS[prefix] != kind:
         raise InputError(f"model {model!r} is for {KINDS[prefix]}, and the data is {kind}; leave it out")
     _package(prefix)
 
 
-def load_model(model: str, classes: int, *, pretrained: bool) -> nn.Module:
-    """The network with a new head; without its pretrained weights where others will be loaded."""
+def _parts(model: str) -> tuple[str, str]:
+    """Where a model comes from, and its name there."""
     prefix, _, name = model.partition(":")
+    if prefix not in PACKAGES or not name:
+        raise InputError(f"model is {model!r}; write timm:NAME for pictures or hf:NAME for texts, or leave it out")
+    return prefix, name
+
+
+def load_model(model: str, classes: int, *, pretrained: bool) -> nn.Module:
+    """Load a network with a new head; ``pretrained=False`` spares its weights, where others replace them anyway."""
+    prefix, name = _parts(model)
     package = _package(prefix)
     with _explained(model):
         if prefix == "timm":
@@ -53,8 +59,8 @@ def _explained(model: str) -> Iterator[None]:
 
 
 def features(model: str, x: Tensor) -> Tensor:
-    """What a pretrained network makes of encoded inputs, without training it: n x width."""
-    prefix, _, name = model.partition(":")
+    """The features that a pretrained network, which is not trained itself, gives of encoded inputs (n x width)."""
+    prefix, name = _parts(model)
     package = _package(prefix)
     with _explained(model), preserved():
         network = _picture_features(package, name) if prefix == "timm" else TextFeatures(package, name)
@@ -70,41 +76,41 @@ def _picture_features(timm: Any, name: str) -> nn.Module:
 
 
 class _Normalised(nn.Module):
-    """A network on bytes, as it was trained to see them."""
+    """A network that takes bytes, and sees them as in its own training."""
 
     def __init__(self, network: nn.Module, mean: Tensor, std: Tensor):
         super().__init__()
         self.network, self._mean, self._std = network, mean, std
 
     def forward(self, x: Tensor) -> Tensor:
-        """Its pooled features."""
+        """The pooled features of the network."""
         found: Tensor = self.network((x.float() / 255 - self._mean) / self._std)
         return found
 
 
 def tokenizer(model: str) -> Any:
-    """What turns texts into the tokens of a language model."""
-    prefix, _, name = model.partition(":")
+    """The tokenizer of a language model."""
+    prefix, name = _parts(model)
     with _explained(model):
         return _loaded(_package(prefix).AutoTokenizer, name)
 
 
 class TextFeatures(nn.Module):
-    """The mean of a language model's last states over the tokens of a text."""
+    """Gives the mean of a language model's last states over the tokens of a text."""
 
     def __init__(self, transformers: Any, name: str):
         super().__init__()
         self.model = _loaded(transformers.AutoModel, name)
 
     def forward(self, x: Tensor) -> Tensor:
-        """One row a text; an empty one is zero."""
+        """One row for each text; that of an empty one is zero."""
         there = (x > 0).long()
         states: Tensor = self.model(input_ids=(x - 1).clamp(min=0), attention_mask=there).last_hidden_state
         return (states * there[..., None]).sum(1) / there.sum(1, keepdim=True).clamp(min=1)
 
 
 class TextClassifier(nn.Module):
-    """A language model on padded token numbers, which are shifted by one: 0 is padding."""
+    """Classifies texts by a language model; the numbers of the tokens are shifted by one, and 0 is padding."""
 
     def __init__(self, transformers: Any, name: str, classes: int, *, pretrained: bool):
         super().__init__()

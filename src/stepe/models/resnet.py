@@ -35,7 +35,7 @@ class BasicBlock(nn.Module):
         self.downsample = downsample
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features of the same or half the size."""
+        """Features of the same size, or of half of it."""
         shortcut: Tensor = x if self.downsample is None else self.downsample(x)
         out: Tensor = self.relu(self.bn1(self.conv1(x)))
         out = self.bn2(self.conv2(out))
@@ -69,7 +69,7 @@ class ResNet(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the convolutions; the other layers draw their own weights."""
+        """Draw the weights of the convolutions; the other layers draw their own."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -1,7 +1,7 @@
 """An MLP over sparse rows: its first layer is an embedding bag, so that zeros cost neither time nor memory.
 
-Like the :class:`~stepe.models.text.TextBag` it learns slowly on purpose: half of a row's entries, others each time,
-stay away from training.
+Like the :class:`~stepe.models.text.TextBag` it learns slowly on purpose: in each step of the training half of a row's
+entries, chosen anew, are left out.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ SparseRows = tuple[Tensor, Tensor, Tensor]
 
 
 class SparseMLP(nn.Module):
-    """Logits of sparse rows."""
+    """Gives logits of sparse rows."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ WIDEST = 16
 
 
 class Columns(nn.ModuleList):
-    """Rows of numbers, the codes of categories in their last columns each replaced by its embedding."""
+    """Replaces the codes of categories, which stand in the last columns of a row, by their embeddings."""
 
     def __init__(self, numbers: int, codes: Sequence[int]):
         widths = [min(WIDEST, (count + 1) // 2) for count in codes]
@@ -20,13 +20,13 @@ class Columns(nn.ModuleList):
         self.numbers, self.width = numbers, numbers + sum(widths)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Numbers alone."""
+        """Rows of numbers alone."""
         codes = x[:, self.numbers :].long()
         return torch.cat([x[:, : self.numbers], *(embed(codes[:, i]) for i, embed in enumerate(self))], dim=1)
 
 
 class Tabular(nn.Sequential):
-    """Logits of rows of numbers and codes; a sequence, so that several can train as one stack."""
+    """Gives logits of rows of numbers and codes; a sequence, so that several can train as one stack."""
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """A bag of n-grams: the mean of their embeddings, dropout, one hidden layer.
 
 It learns slowly on purpose, like the :class:`~stepe.models.mlp.MLP`: a model that knows its labels by heart agrees with
-the wrong ones too. Half of the n-grams, others each time, stay away from training: what a crop is to a picture.
+the wrong ones too. In each step of the training half of the n-grams, chosen anew, are left out, as a crop leaves out a
+part of a picture.
 """
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 
 class TextBag(nn.Module):
-    """Logits of texts given as n-gram numbers (n x length), where 0 is padding."""
+    """Gives logits of texts, whose n-grams are numbers (n x length); 0 is padding."""
 
     def __init__(
         self,

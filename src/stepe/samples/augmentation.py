@@ -26,7 +26,7 @@ class ResidentAugment(Protocol):
         ...
 
     def __call__(self, x: Tensor, index: Tensor, stream: Stream) -> Tensor:
-        """The same for a batch that is already gathered."""
+        """The augmented images of a batch that is already gathered."""
         ...
 
 
@@ -40,7 +40,7 @@ class CropFlip:
     padding: int = 4
 
     def draw(self, index: Tensor, stream: Stream) -> Tensor:
-        """Vertical shift, horizontal shift (both within the padding) and flip."""
+        """Draw for each sample how far it shifts down and right, within the padding, and whether it is flipped."""
         span = 2 * self.padding + 1
         return torch.stack(
             [
@@ -52,7 +52,7 @@ class CropFlip:
         )
 
     def gather(self, images: Tensor, index: Tensor, drawn: Tensor) -> Tensor:
-        """Read every output pixel from where it comes from."""
+        """Read every output pixel from the place that it comes from."""
         height, width = images.shape[-2:]
         down, right, flip = drawn.unbind(1)
         row = torch.arange(height, device=images.device) + down[:, None]
@@ -74,17 +74,17 @@ class CropFlip:
 
 @dataclass(frozen=True)
 class Normalised:
-    """Calls a model on bytes: scaled to [0, 1], then by the data's means and deviations. A ``forward`` for ``fit``."""
+    """Calls a model on bytes, which it scales to [0, 1] and then by means and deviations; a ``forward`` for ``fit``."""
 
     mean: Tensor
     std: Tensor
 
     @classmethod
     def by(cls, mean: Sequence[float], std: Sequence[float], device: torch.device) -> "Normalised":
-        """With one mean and one deviation per channel, already where the images are: a graph cannot copy them."""
+        """Put one mean and one deviation per channel where the images are, because a CUDA graph cannot copy them."""
         return cls(*(torch.tensor(values, device=device).view(-1, 1, 1) for values in (mean, std)))
 
     def __call__(self, model: nn.Module, x: Tensor) -> Tensor:
-        """Outputs of the model."""
+        """The outputs of the model."""
         outputs: Tensor = model((x.to(torch.float32) / 255 - self.mean) / self.std)
         return outputs

@@ -7,7 +7,7 @@ draws from a generator of its own, rather than from torch's, numpy's or random's
 """
 
 from collections.abc import Callable, Iterator, Sequence, Sized
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, TensorDataset, get_worker_info
 
 from stepe.errors import InputError
-from stepe.loop.randomness import Stream, preserved, seed_globals, seeded
+from stepe.loop.randomness import Stream, preserved, seed_globals
 from stepe.loop.task import View
 
 Augment = Callable[[Tensor, Tensor, Stream], Tensor]
@@ -35,7 +35,7 @@ class Samples(Protocol):
 
 
 class TensorSamples:
-    """Samples held in one tensor."""
+    """Samples that are held in one tensor."""
 
     def __init__(self, x: Tensor, augment: Augment | None = None):
         self.x = x
@@ -49,14 +49,13 @@ class TensorSamples:
         return TensorSamples(self.x.to(device), self.augment)
 
     def fetch(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Tensor]:
-        """Gather, and augment if the view asks for it."""
+        """The inputs of each part, augmented if the view asks for it."""
         for part in parts:
             index = part.to(self.x.device)
             x = self.x[index]
             yield x if self.augment is None or view == "plain" else self.augment(x, index, stream)
 
 
-SPOT_CHECKS = 20
 Draw = tuple[int, int, bool]
 """(sample index, key of its draws, whether the plain view is asked for)"""
 
@@ -75,7 +74,8 @@ class DrawnDataset(Dataset[Any]):
         return self.__getitems__([draw])[0]
 
     def __getitems__(self, draws: list[Draw]) -> list[Any]:
-        """A batch, as the loader asks for it; a worker has no draws of its own to protect."""
+        """The samples of a batch, as the loader asks for them."""
+        # A worker has no draws of its own to protect.
         with nullcontext() if get_worker_info() is not None else preserved():
             return [self._get(*draw) for draw in draws]
 
@@ -137,7 +137,7 @@ class DatasetSamples:
         return len(cast(Sized, self.dataset))
 
     def fetch(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Any]:
-        """The inputs alone."""
+        """The inputs of each part, without what else the data set returns."""
         for batch in self.fetch_batches(parts, stream, view):
             yield batch[0] if isinstance(batch, list | tuple) else batch
 
@@ -170,7 +170,7 @@ def check_map_style(dataset: object) -> None:
 
 
 def as_samples(data: Any, augment: Augment | None, plain_view: Any, **loader_options: Any) -> Samples:
-    """Whatever a user handed over, as samples."""
+    """Samples of anything that a user may hand over: samples, a tensor, an array, or a data set."""
     if isinstance(data, Samples) and not hasattr(data, "__getitem__"):  # what a data set of somebody's has
         return data
     if type(data) is TensorDataset:  # a subclass may do more than index its tensors
@@ -183,120 +183,3 @@ def as_samples(data: Any, augment: Augment | None, plain_view: Any, **loader_opt
     if augment is not None:
         raise InputError("augment= works on tensors; a data set brings its own transforms")
     return DatasetSamples(data, plain_view, **loader_options)
-
-
-def read_labels(dataset: Any) -> Any:
-    """The labels of a dataset: its ``tensors``, ``targets`` or ``labels``, or else what it returns, one by one."""
-    if type(dataset) is TensorDataset and len(dataset.tensors) > 1:
-        return dataset.tensors[1]
-    # torchvision's stored targets are the ones before target_transform.
-    stored = ("targets", "labels") if getattr(dataset, "target_transform", None) is None else ()
-    for name in stored:
-        found = getattr(dataset, name, None)
-        if isinstance(found, Sized) and len(found) == len(dataset):
-            check_returned(dataset, found, f"its own {name}")
-            return found
-    with seeded(Stream.named(0, "labels")):
-        return [_label_of(dataset[i], i) for i in range(len(dataset))]
-
-
-def check_returned(dataset: Any, labels: Any, source: str) -> None:
-    """Compare labels with some that the data set returns: a wrapper may return others than it stores."""
-    n = len(dataset)
-    with seeded(Stream.named(0, "labels")):
-        for index in sorted({0, n - 1, *range(0, n, max(1, n // SPOT_CHECKS))}) if n else ():
-            item = dataset[index]
-            if isinstance(item, tuple | list) and len(item) > 1 and not _same(_label_of(item, index), labels[index]):
-                raise InputError(
-                    f"sample {index} of the data set comes with the label {_label_of(item, index)!r}, but {source} "
-                    f"say {_plain(labels[index])!r}; pass the labels to train on as labels=, and have the data set "
-                    "return the same ones"
-                )
-
-
-def _plain(label: Any) -> Any:
-    return label.tolist() if isinstance(label, Tensor | np.ndarray | np.generic) else label
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Numbers may have been rounded to another precision."""
-    one, other = _plain(one), _plain(other)
-    if isinstance(one, float | list):
-        return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-5)
-    return bool(one == other)
-
-
-def _label_of(item: Any, index: int) -> Any:
-    if not isinstance(item, tuple | list) or len(item) < 2:
-        raise InputError(
-            f"sample {index} of the data set is a {type(item).__name__}, not (input, label); pass labels= separately"
-        )
-    return item[1].tolist() if isinstance(item[1], Tensor) else item[1]
-
-
-def as_tensor(values: Any) -> Tensor:
-    """A tensor of anything array-like; copied, for torch shares no array that is read-only or reversed."""
-    return values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
-
-
-def check_labels(labels: Any, n: int, *, any_kind: bool = False) -> Tensor:
-    """Labels as int64, or an error that says what is wrong with them; see :func:`label_tensor` for ``any_kind``."""
-    if n == 0:
-        raise InputError("the data set is empty; there is nothing to train on")
-    found = label_tensor(labels, n, any_kind=any_kind)
-    if found.is_floating_point():
-        return found
-    low = int(found.min())
-    if int(found.max()) == low:
-        raise InputError(f"all {n} labels are {low}; at least two classes are needed")
-    return found
-
-
-def label_tensor(labels: Any, n: int, *, any_kind: bool = False) -> Tensor:
-    """Integer labels; with ``any_kind``, for a criterion of the user's, also numbers and rows of 0 and 1 as floats."""
-    if any_kind:
-        with suppress(TypeError, ValueError, RuntimeError):
-            labels = as_tensor(labels)
-        if isinstance(labels, Tensor) and (labels.is_floating_point() or labels.ndim == 2):
-            return _targets(labels, n)
-    return integer_labels(labels, n)
-
-
-def _targets(found: Tensor, n: int) -> Tensor:
-    if found.ndim not in (1, 2) or len(found) != n or found.numel() == 0:
-        raise InputError(
-            f"labels have shape {tuple(found.shape)} for {n} samples; give one number, or one row, a sample"
-        )
-    if not found.is_floating_point() and not bool(((found == 0) | (found == 1)).all()):
-        raise InputError(
-            "rows of integers as labels must hold 0 and 1 alone (which labels apply); give floats otherwise"
-        )
-    targets = found.to(torch.float32).cpu()
-    if not bool((finite := torch.isfinite(targets).reshape(n, -1).all(1)).all()):
-        raise InputError(f"the label of sample {int(finite.int().argmin())} is NaN or infinite; fill or remove it")
-    return targets
-
-
-def integer_labels(labels: Any, n: int) -> Tensor:
-    """Labels as int64: one per sample, none negative."""
-    try:
-        found = as_tensor(labels)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(
-            "labels must be integers 0..classes-1; map names to numbers first, "
-            "for example with numpy.unique(names, return_inverse=True)"
-        ) from error
-    if found.ndim != 1:
-        raise InputError(f"labels have shape {tuple(found.shape)}; one integer per sample is needed")
-    if len(found) != n:
-        raise InputError(f"there are {len(found)} labels for {n} samples; give one per sample")
-    if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
-        raise InputError(
-            f"labels are {found.dtype}; they must be integers 0..classes-1 (convert them first), or give criterion= "
-            "for labels of another kind"
-        )
-    found = found.to(torch.int64).cpu()
-    where = int(found.argmin())
-    if found[where] < 0:
-        raise InputError(f"label {int(found[where])} of sample {where} is negative; labels must be 0..classes-1")
-    return found

@@ -15,7 +15,7 @@ from stepe.models.sparse import SparseRows
 
 
 class SparseSamples:
-    """Samples held in a CSR matrix."""
+    """Samples that are held in a CSR matrix."""
 
     def __init__(self, matrix: Any):
         self.matrix = matrix.tocsr()
@@ -24,7 +24,7 @@ class SparseSamples:
         return int(self.matrix.shape[0])
 
     def fetch(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[SparseRows]:
-        """The entries of each part's rows."""
+        """The entries of the rows of each part."""
         for part in parts:
             yield entries(self.matrix[part.numpy()])
 
@@ -46,7 +46,7 @@ class SparseScale:
 
     @classmethod
     def fit(cls, matrix: Any) -> "SparseScale":
-        """From the training data."""
+        """Find the factors from the training data."""
         largest = abs(matrix).max(axis=0).toarray().ravel()
         column = 1 / np.where(largest > 0, largest, 1)
         squares = float((matrix.multiply(column)).power(2).sum()) / matrix.shape[0]

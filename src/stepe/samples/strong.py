@@ -39,7 +39,7 @@ COLUMNS = 13
 
 @dataclass(frozen=True)
 class Strong:
-    """After another augmentation, a ``share`` of the pictures is transformed strongly; the others pass untouched.
+    """Transforms a ``share`` of the pictures strongly, after another augmentation; the others pass untouched.
 
     For bytes of shape (n, channels, height, width); the result is in channels-last memory.
     """
@@ -52,7 +52,7 @@ class Strong:
             raise InputError(f"the share of strongly augmented pictures is {self.share!r}; it must be in [0, 1]")
 
     def draw(self, index: Tensor, stream: Stream) -> Tensor:
-        """The base's row, whether the picture is among the share, and what happens to it then."""
+        """Draw for each picture the row of the base, whether it is among the share, and what happens to it then."""
         own = Stream.named(stream.seed, "strong")  # a stream apart, whatever the base draws from its own
 
         def swing(draw: int, reach: float) -> Tensor:
@@ -85,7 +85,7 @@ class Strong:
         return torch.cat([self.base.draw(index, stream), torch.stack(columns, 1)], 1)
 
     def gather(self, images: Tensor, index: Tensor, drawn: Tensor) -> Tensor:
-        """The base's pictures, and where they are among the share, the transformed ones."""
+        """The pictures that the base gives; those among the share are transformed."""
         if images.dtype != torch.uint8:
             raise InputError(f"a strong augmentation works on bytes (torch.uint8), and the images are {images.dtype}")
         pictures = self.base.gather(images, index, drawn[:, :-COLUMNS]).permute(0, 2, 3, 1)

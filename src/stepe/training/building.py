@@ -30,7 +30,8 @@ from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.metrics import Truth, auroc, detection
 from stepe.loop.plan import Plan
 from stepe.methods import Criterion, Method, Task
-from stepe.samples.samples import Samples, TensorSamples, as_samples, as_tensor, label_tensor, read_labels
+from stepe.samples.given_labels import as_tensor, label_tensor, read_labels
+from stepe.samples.samples import Samples, TensorSamples, as_samples
 from stepe.training.judging.base import Prober
 
 if TYPE_CHECKING:

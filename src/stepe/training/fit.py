@@ -27,7 +27,8 @@ from stepe.loop.ranks import Ranks
 from stepe.loop.schedule import check_epochs
 from stepe.methods import Criterion, Method, Task, make_method
 from stepe.models.copying import copy_of
-from stepe.samples.samples import Augment, Samples, TensorSamples, as_samples, check_labels, check_view, read_labels
+from stepe.samples.given_labels import check_labels, read_labels
+from stepe.samples.samples import Augment, Samples, TensorSamples, as_samples, check_view
 from stepe.training.building import (
     Observer,
     Result,

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from stepe.methods.pruned import Part, Pruned
-from stepe.samples.samples import check_labels, read_labels
+from stepe.samples.given_labels import check_labels, read_labels
 from stepe.training.building import Result
 from stepe.training.fit import fit
 from stepe.training.judging.folds import Dealt, Folds

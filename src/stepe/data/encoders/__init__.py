@@ -39,7 +39,7 @@ ENCODERS: dict[DataKind, Any] = {
 
 
 def fit_encoder(kind: DataKind, inputs: Any) -> Encoder:
-    """The encoder of a kind of data, fitted on the inputs that are trained on."""
+    """Fit the encoder of a kind of data on the inputs that are trained on."""
     encoder: Encoder = ENCODERS[kind].fit(inputs)
     if isinstance(encoder, TableEncoder) and not encoder.columns:
         raise InputError("every column of the table is empty or holds one value; there is nothing to learn from")
@@ -52,7 +52,7 @@ def write_encoder(encoder: Encoder) -> dict[str, Any]:
 
 
 def read_encoder(saved: dict[str, Any], others: Mapping[str, Callable[..., Encoder]] | None = None) -> Encoder:
-    """An encoder from its JSON; ``others`` make those that are not of this room, by name."""
+    """Make an encoder of its JSON; ``others`` make those that are defined elsewhere, by name."""
     options = {name: value for name, value in saved.items() if name != "name"}
     made: dict[str, Any] = {encoder.__name__: encoder for encoder in ENCODERS.values()} | dict(others or {})
     try:

@@ -10,7 +10,7 @@ DataKind = Literal["images", "text", "table", "features"]
 
 
 class Encoder(Protocol):
-    """Turns raw inputs of one kind into an array, a sample a row. A dataclass, whose fields are plain JSON."""
+    """Turns raw inputs of one kind into an array with a row for each sample. It is a dataclass of plain JSON."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 

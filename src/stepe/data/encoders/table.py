@@ -25,15 +25,15 @@ class ColumnCode:
     type: str
     """number, date or category"""
     quantiles: list[list[float]]
-    """of a number, or of each part of a date, in the training part"""
+    """those of a number, or of each part of a date, among the training values"""
     gaps: bool
-    """whether values were missing there: then a missing value is said beside the one that stands in for it"""
+    """whether training values were missing: if so, a number beside each value says whether it is missing"""
     categories: list[str]
     """category i has the code i + 1; 0 is anything else"""
 
     @property
     def width(self) -> int:
-        """Numbers it becomes, its code not counted."""
+        """How many numbers the column becomes, besides a code."""
         return len(self.quantiles) + self.gaps
 
 
@@ -55,7 +55,7 @@ class TableEncoder:
 
     @property
     def numbers(self) -> int:
-        """Columns of numbers; the codes come after them."""
+        """How many numbers stand in a row before the codes."""
         return sum(column.width for column in self.columns)
 
     @property
@@ -64,7 +64,7 @@ class TableEncoder:
         return [len(column.categories) + 1 for column in self.columns if column.type == "category"]
 
     def encode(self, inputs: "pd.DataFrame") -> Array:
-        """One row of floats a row; codes are whole numbers, exact in a float."""
+        """A row of floats for each row; codes are whole numbers, exact in a float."""
         if missing := [column.name for column in self.columns if column.name not in inputs.columns]:
             raise InputError(f"the table has no column {', '.join(map(repr, missing))}, which the model was trained on")
         numbers: list[npt.NDArray[np.float32]] = []

@@ -38,7 +38,7 @@ class TextEncoder:
     buckets: list[int]
     """bucket i has the number i + 1"""
     length: int
-    """n-grams of a text at most; words go before pieces, among equals the hash decides"""
+    """how many n-grams of a text are kept at most; words go before pieces, and among equals the hash decides"""
 
     @classmethod
     def fit(cls, texts: Sequence[str]) -> "TextEncoder":
@@ -55,11 +55,11 @@ class TextEncoder:
 
     @property
     def vocabulary(self) -> int:
-        """Numbers in use, padding included."""
+        """How many numbers are in use, with that of the padding."""
         return len(self.buckets) + 1
 
     def encode(self, inputs: Sequence[str]) -> Array:
-        """One row of n-gram numbers a text."""
+        """A row of n-gram numbers for each text."""
         number = np.zeros(BUCKETS, dtype=np.int32)
         number[self.buckets] = np.arange(1, self.vocabulary)
         encoded = np.zeros((len(inputs), self.length), dtype=np.int32)
