@@ -317,6 +317,6 @@ def test_unknown_data_is_an_error_that_says_what_there_is(tmp_path, monkeypatch,
 
 
 def test_another_kind_of_file_is_refused_with_what_is_needed(tmp_path):
-    (tmp_path / "table.xlsx").write_text("a,b\n")
-    with pytest.raises(InputError, match=r"table.xlsx' is not a kind of data that can be read; give a folder of pict"):
-        open_source(str(tmp_path / "table.xlsx"))
+    (tmp_path / "table.ods").write_text("a,b\n")
+    with pytest.raises(InputError, match=r"table.ods' is not a kind of data that can be read; give a folder of pict"):
+        open_source(str(tmp_path / "table.ods"))

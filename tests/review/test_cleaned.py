@@ -12,7 +12,8 @@ import pytest
 
 import stepe
 from stepe import InputError, Run, RunError
-from stepe.review.cleaned import verdicts, write_cleaned
+from stepe.review.cleaned import write_cleaned
+from stepe.review.edits import verdicts
 
 MARKED = ("stepe_flagged", "stepe_suggested", "stepe_suspicion")
 

@@ -15,7 +15,7 @@ from rich.console import Console
 import stepe
 from stepe.cli.apply import apply
 from stepe.cli.bench import bench
-from stepe.cli.cleaned import cleaned, mode_of
+from stepe.cli.cleaned import cleaned, mode_of, tell
 from stepe.cli.export import export
 from stepe.cli.predict import predict
 from stepe.cli.reproduce import reproduce
@@ -25,7 +25,7 @@ from stepe.errors import InputError, StepeError
 from stepe.methods import EVERY_METHOD
 
 if TYPE_CHECKING:
-    from stepe.review.cleaned import Mode
+    from stepe.review.edits import Mode
 
 app = typer.Typer(
     name="stepe",
@@ -394,7 +394,7 @@ def _write_cleaned(run: stepe.Run, mode: "Mode") -> Path | None:
 
     request = run.config["request"]
     experiment = request.get("noise") is not None or not request.get("held_out_noisy", True)
-    return None if experiment and mode == "mark" else write_cleaned(run, mode)
+    return None if experiment and mode == "mark" else write_cleaned(run, mode, say=tell)
 
 
 def _number_or_auto(text: str | None, option: str, kind: type[Any]) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from stepe.cli.cleaned import mode_of
+from stepe.cli.cleaned import mode_of, tell
 from stepe.cli.runs import RunArgument, open_run
 
 
@@ -38,4 +38,4 @@ def apply(
     told = ", ".join(f"{count[verdict]} {verdict}" for verdict in VERDICTS if count[verdict])
     console = Console(stderr=True, emoji=False)
     console.print(f"{count.total()} decisions: {told or 'none'}", highlight=False, soft_wrap=True)
-    typer.echo(str(write_cleaned(open_run(run), mode, out=out)))
+    typer.echo(str(write_cleaned(open_run(run), mode, out=out, say=tell)))

@@ -9,7 +9,7 @@ from stepe.cli.runs import RunArgument, open_run
 from stepe.errors import InputError
 
 if TYPE_CHECKING:
-    from stepe.review.cleaned import Mode
+    from stepe.review.edits import Mode
 
 
 def cleaned(
@@ -24,7 +24,12 @@ def cleaned(
     """Write the input again with its suspicious rows marked, left out or relabelled; all else stays as it was."""
     from stepe.review.cleaned import write_cleaned
 
-    typer.echo(str(write_cleaned(open_run(run), mode_of(drop=drop, relabel=relabel), out=out)))
+    typer.echo(str(write_cleaned(open_run(run), mode_of(drop=drop, relabel=relabel), out=out, say=tell)))
+
+
+def tell(message: str) -> None:
+    """Say something beside the result, which others may read."""
+    typer.echo(message, err=True)
 
 
 def mode_of(*, drop: bool, relabel: bool) -> "Mode":

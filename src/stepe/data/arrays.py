@@ -1,7 +1,5 @@
 """Arrays of features and labels: an npz file that holds both, or a pair of npy files."""
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepe.errors import InputError
+from stepe.tables import npz
 
 
 def is_array_file(data: str) -> bool:
@@ -60,25 +59,11 @@ def _read_npy(path: Path) -> npt.NDArray[Any]:
 
 def _read_npz(path: Path, *, labelled: bool) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
     wanted = {"features", "labels"} if labelled else {"features"}
-    try:
-        with _load_npz(path) as arrays:
-            if absent := wanted - set(arrays.files):
-                found = ", ".join(arrays.files) or "nothing"
-                raise InputError(f"{path} has no array {' or '.join(sorted(absent))}; it holds {found}")
-            return arrays["features"], arrays["labels"] if labelled else None
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, MemoryError) as error:
-        raise InputError(f"{path} cannot be read as an npz file ({error}); write it with numpy.savez") from error
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} cannot be read: {error}; labels must be integers or fixed-width strings") from error
-
-
-def _load_npz(path: Path) -> "np.lib.npyio.NpzFile":
-    loaded = np.load(path, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        raise InputError(f"{path} holds one array without a name; write it with numpy.savez, as features and labels")
-    return loaded  # type: ignore[no-any-return]
+    with npz.opened(path) as arrays:
+        if absent := wanted - set(arrays.files):
+            found = ", ".join(arrays.files) or "nothing"
+            raise InputError(f"{path} has no array {' or '.join(sorted(absent))}; it holds {found}")
+        return arrays["features"], arrays["labels"] if labelled else None
 
 
 def check_features(features: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:

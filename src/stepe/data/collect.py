@@ -19,7 +19,9 @@ from stepe.data.encoders import DataKind
 from stepe.data.originals import Originals
 from stepe.data.split import HOLD_OUT
 from stepe.errors import InputError
+from stepe.tables import spreadsheet
 from stepe.tables.cells import as_text, escape
+from stepe.tables.formats import format_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,6 +136,8 @@ def collect(data: Any, layout: Layout, say: Say, *, gpu: bool = False, labelled:
     elif path.is_dir():
         found = from_folder(path, layout, say, gpu=gpu, labelled=labelled)
     else:
+        if path.suffix.lower() in spreadsheet.SUFFIXES and len(sheets := spreadsheet.sheets(path)) > 1:
+            say(f"{path} has {len(sheets)} sheets; the first, {sheets[0]!r}, is read")
         frame = table.read_table(path, layout.encoding)
         found = from_frame(frame, path.stem, layout, say, gpu=gpu, labelled=labelled, folder=path.parent)
     return replace(found, reference=str(path.resolve()))
@@ -147,7 +151,7 @@ def resolved(data: str) -> str:
 def can_collect(data: str) -> bool:
     """Whether the name of a path says that it can be read."""
     path = Path(data)
-    return path.is_dir() or path.suffix.lower() in table.SUFFIXES or arrays.is_array_file(data)
+    return path.is_dir() or format_of(path) is not None or arrays.is_array_file(data)
 
 
 def from_matrix(features: npt.ArrayLike, labels: npt.ArrayLike | None, name: str) -> Collection:

@@ -35,11 +35,12 @@ from stepe.data.encoders import (
 from stepe.data.noise import Noise, Planted
 from stepe.data.originals import Originals
 from stepe.data.split import hold_out
-from stepe.data.table import HF_PREFIX, SUFFIXES
+from stepe.data.table import HF_PREFIX
 from stepe.errors import InputError
 from stepe.loop.draws import Draws
 from stepe.loop.metrics import Truth
 from stepe.run.previews import Exhibit, encoded
+from stepe.tables.formats import FORMATS
 
 BUNDLED_PREFIX = "bundled:"
 PROJECTED = 64
@@ -361,7 +362,7 @@ def check_there(data: str) -> None:
     """Refuse a path that does not lead to data, with what would."""
     if data.startswith(HF_PREFIX):
         return
-    readable = f"a folder of pictures, a file that ends in {', '.join(SUFFIXES)} or .npz, or a pair x.npy,y.npy"
+    readable = f"a folder of pictures, a file that ends in {', '.join(FORMATS)}, or a pair x.npy,y.npy"
     there = arrays.missing(data) is None if arrays.is_array_file(data) else _exists(Path(data))
     if not data or not there:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Tables: CSV, TSV, JSON lines, Parquet and Hugging Face data sets, cell by cell as they were written."""
+"""Tables for pandas: files of every format, Hugging Face data sets, and which of their columns are learned from."""
 
 import fnmatch
 import importlib
@@ -12,113 +12,25 @@ import numpy.typing as npt
 
 from stepe.data.columns import cells, column_type, numbers_of
 from stepe.errors import InputError
+from stepe.tables.batches import to_pandas
+from stepe.tables.formats import read
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SEPARATORS = {".csv": (",", ";", "\t", "|"), ".tsv": ("\t",)}
-"""by how a file's name ends; the first by which the header falls into columns"""
-JSON_LINES = (".jsonl", ".ndjson")
-PARQUET = (".parquet", ".pq")
-SUFFIXES = (*SEPARATORS, *JSON_LINES, *PARQUET)
 HF_PREFIX = "hf:"
 FEW = 10
 """rows in which values may all differ by chance"""
 
 
 def read_table(path: Path, encoding: str = "utf-8") -> "pd.DataFrame":
-    """A file of rows. Cells of text stay text: ``007`` is no number here, and ``NA`` a class like any other."""
-    suffix = path.suffix.lower()
-    try:
-        if suffix in PARQUET:
-            table = _read_parquet(path)
-        elif suffix in JSON_LINES:
-            table = _read_json_lines(path, encoding)
-        else:
-            table = _read_separated(path, encoding, SEPARATORS[suffix])
-    except UnicodeError as error:
-        raise InputError(_undecoded(path, encoding, error)) from error
-    except LookupError as error:
-        raise InputError(f"there is no encoding {encoding!r}; utf-8, latin1, cp1252 and utf-16 are some") from error
-    except (OSError, MemoryError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
-    if not len(table):
-        raise InputError(f"{path} has no rows; there is nothing to train on")
-    return table
-
-
-def _read_separated(path: Path, encoding: str, separators: Sequence[str]) -> "pd.DataFrame":
-    import pandas as pd
-
-    encoding = _without_mark(encoding)
-    with path.open(encoding=encoding, newline="") as file:
-        header = file.readline()
-    separator = next((found for found in separators if found in header), separators[0])
-    try:
-        table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, encoding=encoding)
-    except UnicodeError:
-        raise
-    except pd.errors.EmptyDataError as error:
-        raise InputError(f"{path} is empty; its first line must name the columns") from error
-    except ValueError as error:  # pandas' ParserError is one
-        why = str(error).removeprefix("Error tokenizing data. C error: ").strip()
-        raise InputError(
-            f"{path} cannot be read as a table: {why}; look there for a quote that is not closed, or a field with an "
-            "unquoted separator"
-        ) from error
-    if not isinstance(table.index, pd.RangeIndex):
-        raise InputError(
-            f"the rows of {path} have more fields than its first line names columns; name them all, or quote fields "
-            "that hold a separator"
-        )
-    return table
-
-
-def _without_mark(encoding: str) -> str:
-    """Spreadsheets begin UTF-8 with a byte order mark, which is no part of the first column's name."""
-    return "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
-
-
-def _read_json_lines(path: Path, encoding: str) -> "pd.DataFrame":
-    import pandas as pd
-
-    rows = []
-    with path.open(encoding=_without_mark(encoding)) as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise InputError(f"line {number} of {path} is no JSON ({error}); write one object a line") from error
-            if not isinstance(row, dict):
-                raise InputError(f"line {number} of {path} is a {type(row).__name__}; write one object a line")
-            rows.append(row)
-    return pd.DataFrame(rows, dtype=object)
-
-
-def _read_parquet(path: Path) -> "pd.DataFrame":
+    """A file of rows, cell by cell as they were written."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        # Opened here: pyarrow would read a folder, or follow a URL.
-        with path.open("rb") as file:
-            return _to_pandas(pq.read_table(file))
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} cannot be read as Parquet ({str(error).splitlines()[0]}); write it again") from error
-
-
-def _to_pandas(table: Any) -> "pd.DataFrame":
-    """Whole numbers stay whole where some are missing."""
-    found: pd.DataFrame = table.to_pandas(integer_object_nulls=True, strings_to_categorical=False, ignore_metadata=True)
-    return found
-
-
-def _undecoded(path: Path, encoding: str, error: UnicodeError) -> str:
-    with path.open("rb") as file:
-        other = "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "latin1"
-    return f"{path} is not {encoding} ({error}); name its encoding, for example --encoding {other}"
+    batches = list(read(path, encoding))
+    if not sum(batch.num_rows for batch in batches):
+        raise InputError(f"{path} has no rows; there is nothing to train on")
+    return to_pandas(pa.Table.from_batches(batches))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -147,7 +59,7 @@ def read_hf_folder(path: Path) -> "pd.DataFrame":
         parts = []
         for name in names:
             with pa.memory_map(str(path / name)) as file:
-                parts.append(_to_pandas(pa.ipc.open_stream(file).read_all()))
+                parts.append(to_pandas(pa.ipc.open_stream(file).read_all()))
     except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
         if isinstance(error, InputError):
             raise
@@ -169,7 +81,7 @@ def read_hf_hub(name: str) -> "pd.DataFrame":
         why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(f"{name} cannot be loaded: {why}; check the name, the split and the connection") from error
     features = {column: getattr(feature, "names", None) for column, feature in loaded.features.items()}
-    return _name_classes(_to_pandas(loaded.with_format("arrow")[:]), features)
+    return _name_classes(to_pandas(loaded.with_format("arrow")[:]), features)
 
 
 def _name_classes(table: "pd.DataFrame", names: dict[str, list[str] | None]) -> "pd.DataFrame":

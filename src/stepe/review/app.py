@@ -15,7 +15,8 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from stepe.errors import InputError, StepeError
-from stepe.review.cleaned import MODES, write_cleaned
+from stepe.review.cleaned import write_cleaned
+from stepe.review.edits import MODES
 from stepe.review.guard import App, Guard
 from stepe.review.reviewed import write_reviewed
 from stepe.review.suspects import Suspects

@@ -4,7 +4,7 @@ import base64
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -12,21 +12,12 @@ from xml.sax.saxutils import quoteattr
 
 from stepe.errors import InputError, RunError
 from stepe.files import inside, replacing, reporting, write_text
-from stepe.review.cleaned import (
-    DELIMITERS,
-    JSON_LINES,
-    PARQUET,
-    Source,
-    find_delimiter,
-    find_source,
-    opened_text,
-    own_samples,
-    records,
-    whole_lines,
-)
+from stepe.review.cleaned import Origin, find_origin
+from stepe.review.edits import own_samples
 from stepe.run.folder import RunFolder
 from stepe.run.previews import media_type
 from stepe.tables.cells import same_label
+from stepe.tables.formats import FORMATS, read_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,16 +68,16 @@ def export(
 def _contents(run: RunFolder, samples: "pd.DataFrame") -> list[Item]:
     """Each sample as what a person can look at: ``image`` (a file or its content), ``text``, or ``row``."""
     request = run.config["request"]
-    source = find_source(run)
-    if source is not None and source.path.is_dir():
-        return [{"image": _file(source.path, name)} for name in samples["id"]]
-    if source is not None and source.path.suffix.lower() in READERS:
-        rows = _rows(source, samples)
+    origin = find_origin(run)
+    if origin is not None and origin.path.is_dir():
+        return [{"image": _file(origin.path, name)} for name in samples["id"]]
+    if origin is not None and origin.format not in (None, FORMATS[".npz"]):
+        rows = _rows(origin, samples)
         if column := request.get("image"):
-            return [{"image": _file(source.path.parent, str(row[column]))} for row in rows]
+            return [{"image": _file(origin.path.parent, str(row[column]))} for row in rows]
         if column := request.get("text"):
             return [{"text": str(row[column])} for row in rows]
-        return [{"row": {key: value for key, value in row.items() if key != source.label}} for row in rows]
+        return [{"row": {key: value for key, value in row.items() if key != origin.label}} for row in rows]
     pictures = {row: exhibit.picture for row, exhibit in run.exhibits.items() if exhibit.picture is not None}
     return [{"image": pictures[row]} if row in pictures else {} for row in samples["row"].tolist()]
 
@@ -99,57 +90,21 @@ def _file(folder: Path, name: str) -> Path:
     return path
 
 
-def _rows(source: Source, samples: "pd.DataFrame") -> list[Item]:
+def _rows(origin: Origin, samples: "pd.DataFrame") -> list[Item]:
     """The rows of the input that the samples are."""
     wanted = dict(zip(samples["row"].tolist(), samples["given_label"].fillna(""), strict=True))
     found: dict[int, Item] = {}
-    for number, row in enumerate(READERS[source.path.suffix.lower()](source)):
+    for number, row in enumerate(read_rows(origin.path, origin.encoding)):
         if number in wanted:
-            if wanted[number] and not same_label(row.get(source.label), wanted[number]):
+            if wanted[number] and not same_label(row.get(origin.label), wanted[number]):
                 break
             found[number] = row
     if missing := wanted.keys() - found.keys():
         raise RunError(
-            f"{source.path} has changed since the run: row {min(missing)} (counted from 0) is missing or has another "
+            f"{origin.path} has changed since the run: row {min(missing)} (counted from 0) is missing or has another "
             "label. Put the old file back, or clean the new one"
         )
     return [found[number] for number in samples["row"].tolist()]
-
-
-def _delimited_rows(source: Source) -> Iterator[Item]:
-    with opened_text(source) as (file, _):
-        lines = (record.cells for record in records(file, find_delimiter(source)) if not record.blank)
-        header = next(lines)
-        for cells in lines:
-            # strict=False: a record may be shorter than the header
-            yield {key: _decodable(cell) for key, cell in zip(header, cells, strict=False)}
-
-
-def _decodable(text: str) -> str:
-    """Bytes that are no text survive a copy, but no other program's reader."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _json_rows(source: Source) -> Iterator[Item]:
-    with opened_text(source) as (file, _):
-        for line in whole_lines(file):
-            if line.strip():
-                yield json.loads(_decodable(line))
-
-
-def _parquet_rows(source: Source) -> Iterator[Item]:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(source.path) as file:
-        for batch in file.iter_batches():
-            yield from batch.to_pylist()
-
-
-READERS: dict[str, Callable[[Source], Iterator[Item]]] = {
-    **dict.fromkeys(DELIMITERS, _delimited_rows),
-    **dict.fromkeys(JSON_LINES, _json_rows),
-    **dict.fromkeys(PARQUET, _parquet_rows),
-}
 
 
 def _items(samples: "pd.DataFrame") -> list[Item]:

@@ -14,14 +14,13 @@ from uuid import uuid4
 
 from stepe.errors import InputError
 from stepe.files import write_text
-from stepe.review.cleaned import any_length
 from stepe.run.decisions import VERDICTS, Action, Decision, Key, Verdict, verdict_on
 from stepe.run.folder import RunFolder
 from stepe.tables.cells import escape, unescape
+from stepe.tables.delimited import find_delimiter, records
+from stepe.tables.text import opened
 
 COLUMNS = ("row", "id", "split", "given_label", "suggested_label", "verdict", "label")
-DELIMITERS = (",", ";", "\t")
-"""spreadsheets write the one that their language has use for"""
 UNDECIDED = ("", "open")
 MOST_DIGITS = 18
 """of a row's number; what is longer is none"""
@@ -158,23 +157,21 @@ class Line:
 
 def _lines(path: Path) -> Iterator[Line]:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        delimiter = find_delimiter(path)
+        with opened(path) as (file, _):
+            rows = records(file, delimiter, path)
+            header = next(rows, None)
+            columns = [] if header is None else header.cells
+            if missing := [name for name in COLUMNS if name not in columns]:
+                raise InputError(
+                    f"{path} has no column {missing[0]!r}; its first line must be {','.join(COLUMNS)}, "
+                    "as reviews write it"
+                )
+            for row in rows:
+                filled = [*row.cells, *[""] * (len(columns) - len(row.cells))]
+                if any(row.cells):
+                    yield Line(row.line, {name: unescape(cell) for name, cell in zip(columns, filled, strict=False)})
     except UnicodeError as error:
         raise InputError(f"{path} is not UTF-8 ({error}); save it as CSV UTF-8") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
-    header = text.partition("\n")[0]
-    delimiter = max(DELIMITERS, key=header.count)
-    table = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    with any_length():
-        columns = next(table, [])
-        if missing := [name for name in COLUMNS if name not in columns]:
-            raise InputError(
-                f"{path} has no column {missing[0]!r}; its first line must be {','.join(COLUMNS)}, as reviews write it"
-            )
-        start = table.line_num + 1
-        for cells in table:
-            filled = [*cells, *[""] * (len(columns) - len(cells))]
-            if any(cells):
-                yield Line(start, {name: unescape(cell) for name, cell in zip(columns, filled, strict=False)})
-            start = table.line_num + 1

@@ -1,4 +1,5 @@
-"""Files of rows, a module a format: each reads one, and writes it again cell for cell with some of it changed.
+"""Files of rows, a module a format: each is read in Arrow batches, and written again cell for cell with some edited.
 
-What is to be changed is decided elsewhere (``review``). No torch. May import ``errors`` and ``files``.
+``formats`` says which format a path has. What is edited is decided elsewhere (``review``). Knows no torch. May import
+``loop``, ``options``, ``files`` and ``errors``.
 """
