@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stepe.errors import InputError, RunError
-from stepe.run.lock import LOCK, check_free, locked, locked_new
+from stepe.run.lock import LOCK, OWNER, check_free, locked, locked_new
 
 
 def hold(folder: Path, connection) -> None:
@@ -49,7 +49,7 @@ def other(tmp_path):
 
 def test_a_folder_is_made_and_holds_the_lock_while_it_is_held(tmp_path):
     with locked(tmp_path / "a" / "run") as folder:
-        owner = json.loads((folder / LOCK).read_text())
+        owner = json.loads((folder / OWNER).read_text())
         assert owner["pid"] == os.getpid()
         assert owner["host"] == socket.gethostname()
         (folder / "mine").touch()
@@ -66,7 +66,7 @@ def test_a_folder_that_was_made_and_stayed_empty_goes_and_one_that_was_there_sta
 
 def test_another_process_is_told_who_has_the_folder_and_since_when(tmp_path, other):
     process, _ = other
-    since = json.loads((tmp_path / "run" / LOCK).read_text())["since"]
+    since = json.loads((tmp_path / "run" / OWNER).read_text())["since"]
     for attempt in (lambda: locked(tmp_path / "run").__enter__(), lambda: check_free(tmp_path / "run")):
         with pytest.raises(RunError) as error:
             attempt()
@@ -94,15 +94,14 @@ def test_another_thread_is_kept_out_too_and_this_process_is_named_so(tmp_path):
 
 
 def test_a_process_on_another_machine_is_named_with_its_host(tmp_path, other):
-    (tmp_path / "run" / LOCK).write_text(json.dumps({"pid": 7, "host": "elsewhere", "since": "noon"}))
+    (tmp_path / "run" / OWNER).write_text(json.dumps({"pid": 7, "host": "elsewhere", "since": "noon"}))
     with pytest.raises(RunError, match="is in use by process 7 on elsewhere since noon"):
         check_free(tmp_path / "run")
 
 
 @pytest.mark.parametrize("written", ["", "no json", "[]", '{"pid": 3}'])
-def test_an_owner_that_says_nothing_of_itself_still_has_the_folder(tmp_path, other, written, monkeypatch):
-    monkeypatch.setattr("stepe.run.lock.PATIENCE", 0)
-    (tmp_path / "run" / LOCK).write_text(written)
+def test_an_owner_that_says_nothing_of_itself_still_has_the_folder(tmp_path, other, written):
+    (tmp_path / "run" / OWNER).write_text(written)
     with pytest.raises(RunError, match="is in use by another process, which does not say its name"):
         check_free(tmp_path / "run")
 
@@ -114,7 +113,7 @@ def test_the_lock_of_a_killed_process_keeps_nobody_out(tmp_path, other):
     assert (tmp_path / "run" / LOCK).exists()
     check_free(tmp_path / "run")
     with locked(tmp_path / "run") as folder:
-        assert json.loads((folder / LOCK).read_text())["pid"] == os.getpid()
+        assert json.loads((folder / OWNER).read_text())["pid"] == os.getpid()
 
 
 def test_a_forked_worker_that_outlives_its_parent_does_not_keep_the_folder(tmp_path):

@@ -5,39 +5,25 @@ process left behind keeps nobody out. Reading is always allowed, and so is what 
 run (a report, cleaned data) or a log that keeps its writers apart (decisions).
 """
 
-import errno
-import fcntl
 import json
 import os
 import socket
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from errno import ENOLCK, ENOTSUP, EOPNOTSUPP
 from itertools import count
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from stepe.errors import InputError, RunError
 from stepe.files import inside, reporting
 from stepe.run.folder import RUNS
 
-LOCK = "in-use.json"
-"""in the run folder: who writes there"""
-PATIENCE = 1.0
-"""seconds in which somebody who has just taken the lock says who they are"""
-
-_held: set[int] = set()
-
-
-def _leave_to_parent() -> None:
-    """A forked process (a loader's worker) that outlives its parent would keep the folder locked."""
-    for handle in _held:
-        os.close(handle)
-    _held.clear()
-
-
-os.register_at_fork(after_in_child=_leave_to_parent)
+LOCK, OWNER = "in-use.lock", "in-use.json"
+"""in the run folder: what is locked, and by whom"""
 
 
 @contextmanager
@@ -46,19 +32,18 @@ def locked(folder: Path) -> Iterator[Path]:
 
     One that had to be made and stayed empty is removed in the end.
     """
+    made = not folder.exists()
+    if not (made or folder.is_dir()):
+        raise InputError(f"{folder} is a file; choose another folder for the run")
     with reporting(folder):
-        made = not folder.exists()
-        if not (made or folder.is_dir()):
-            raise InputError(f"{folder} is a file; choose another folder for the run")
-        handle = _take(folder)
-    _held.add(handle)
+        lock = _take(folder)
     try:
         yield folder
     finally:
-        _held.discard(handle)
         with suppress(OSError):  # a folder that was moved away or made read-only is free, too
-            (folder / LOCK).unlink()
-        os.close(handle)
+            for name in (OWNER, LOCK):
+                (folder / name).unlink()
+        lock.release()
         if made:
             _remove_if_empty(folder)
 
@@ -97,62 +82,41 @@ def _take_name(data: str, runs: Path) -> Path:
     raise AssertionError("numbers do not end")
 
 
-def _take(folder: Path) -> int:
-    while True:
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            handle = os.open(inside(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        except FileNotFoundError:  # another process has just removed the folder, which was empty
-            continue
-        try:
-            _lock(handle, folder)
-            # Whoever had it may have removed the file after it was opened here: the lock is on nothing then.
-            if os.path.samestat(os.fstat(handle), (folder / LOCK).stat()):
-                owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
-                os.ftruncate(handle, 0)
-                os.pwrite(handle, json.dumps(owner).encode(), 0)
-                return handle
-        except FileNotFoundError:
-            pass
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
-
-
-def _lock(handle: int, folder: Path) -> None:
+def _take(folder: Path) -> FileLock:
+    folder.mkdir(parents=True, exist_ok=True)
+    lock, owner = FileLock(inside(folder, LOCK), timeout=0, thread_local=False), inside(folder, OWNER)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        lock.acquire()
+    except Timeout:
         raise RunError(
-            f"{folder} is in use by {_owner(handle)}; wait for it to end, stop it, or choose another folder"
+            f"{folder} is in use by {_owner(folder)}; wait for it to end, stop it, or choose another folder"
         ) from None
+    except FileNotFoundError:  # another process has just removed the folder, which was empty
+        return _take(folder)
     except OSError as error:
-        if error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK):
+        if error.errno not in (ENOTSUP, EOPNOTSUPP, ENOLCK):
             raise
         warnings.warn(
             f"{folder} lies where files cannot be locked ({error.strerror}): see to it that no other process writes "
             "there",
             stacklevel=2,
         )
+    since = datetime.now().astimezone().isoformat(" ", "seconds")
+    with suppress(OSError):  # the lock holds without a name, too
+        owner.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}))
+    return lock
 
 
-def _owner(handle: int) -> str:
+def _owner(folder: Path) -> str:
     """The process that has the lock, as it says itself."""
-    for _ in range(20):
-        try:
-            owner = json.loads(os.pread(handle, 4096, 0))
-            same_host = owner["host"] == socket.gethostname()
-            name = "this very process" if same_host and owner["pid"] == os.getpid() else f"process {owner['pid']}"
-            where = "" if same_host else f" on {owner['host']}"
-            return f"{name}{where} since {owner['since']}"
-        except (OSError, ValueError, TypeError, KeyError):
-            time.sleep(PATIENCE / 20)
-    return "another process, which does not say its name"
-
-
-def _now() -> str:
-    return datetime.now().astimezone().isoformat(" ", "seconds")
+    try:
+        owner = json.loads(inside(folder, OWNER).read_text(encoding="utf-8"))
+        same_host = owner["host"] == socket.gethostname()
+        name = "this very process" if same_host and owner["pid"] == os.getpid() else f"process {owner['pid']}"
+        where = "" if same_host else f" on {owner['host']}"
+        return f"{name}{where} since {owner['since']}"
+    except (OSError, ValueError, TypeError, KeyError):
+        return "another process, which does not say its name"
 
 
 def _remove_if_empty(folder: Path) -> None:

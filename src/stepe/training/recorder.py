@@ -22,7 +22,7 @@ from stepe.files import TEMPORARY, inside, plain, replacing, reporting, sweep, w
 from stepe.loop.ledger import Ledger
 from stepe.methods import Method
 from stepe.run.folder import FORMAT, read_config
-from stepe.run.lock import LOCK, check_free, locked
+from stepe.run.lock import LOCK, OWNER, check_free, locked
 from stepe.run.previews import Exhibit, worth_showing, write_exhibits
 from stepe.run.trace import Trace
 from stepe.samples.samples import TensorSamples
@@ -81,7 +81,7 @@ class Recorder:
         with reporting(self.path):
             # A process killed before it wrote anything whole leaves temporary files at most.
             names = [entry.name for entry in self.path.iterdir()] if self.path.is_dir() else []
-        occupied = not all(name.startswith(TEMPORARY) or name == LOCK for name in names)
+        occupied = not all(name.startswith(TEMPORARY) or name in (LOCK, OWNER) for name in names)
         if occupied and not resume:
             raise InputError(f"{self.path} is not empty; choose another folder, or resume the run that is in it")
         self._resume = resume and occupied
