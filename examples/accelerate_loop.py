@@ -45,7 +45,7 @@ def main() -> None:
 
     model.eval()
     accuracy = float((model(x[:300].to(accelerator.device)).argmax(1).cpu() == y[:300]).float().mean())
-    issues = cleaner.issues()
+    issues = cleaner.issues
     right = planted.noisy[issues["row"]].mean()
     accelerator.print(f"{accelerator.num_processes} processes, test accuracy {accuracy:.1%}")
     accelerator.print(f"{len(issues)} labels look wrong, and {right:.1%} of them are")

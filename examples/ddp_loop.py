@@ -39,7 +39,7 @@ def main() -> None:
 
     model.eval()
     accuracy = float((model(x[:300]).argmax(1) == y[:300]).float().mean())
-    issues = cleaner.issues()
+    issues = cleaner.issues
     if dist.get_rank() == 0:
         right = planted.noisy[issues["row"]].mean()
         print(f"{dist.get_world_size()} processes, test accuracy {accuracy:.1%}")

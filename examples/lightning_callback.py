@@ -51,7 +51,7 @@ def main() -> None:
     trainer = L.Trainer(max_epochs=EPOCHS, callbacks=[cleaner], accelerator="cpu", logger=False)
     trainer.fit(Digits(), cleaner.loader(batch_size=BATCH), DataLoader(test, batch_size=300))
 
-    issues = cleaner.issues()
+    issues = cleaner.issues
     right = planted.noisy[issues["row"]].mean()
     print(f"test accuracy {float(trainer.callback_metrics['accuracy']):.1%}")
     print(f"{len(issues)} labels look wrong, and {right:.1%} of them are")

@@ -42,6 +42,7 @@ def main() -> None:
             x,
             given,
             method=method,
+            class_names=TAGS,
             criterion=criterion,
             epochs=40,
             learning_rate=0.2,

@@ -51,7 +51,7 @@ def main() -> None:
 
     found = result.summary["noise"]["flagged"]
     print(f"{result.summary['flagged']} numbers look wrong; {found['precision']:.0%} of them are")
-    for issue in result.issues().head(3).itertuples():
+    for issue in result.issues.head(3).itertuples():
         was = true[issue.row]
         print(f"  row {issue.row}: given {issue.given_label}, suggested {issue.suggested_label}, true {was:.2f}")
 

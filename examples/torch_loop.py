@@ -37,7 +37,7 @@ def main() -> None:
 
     model.eval()
     accuracy = float((model(test[0]).argmax(1) == test[1]).float().mean())
-    issues = cleaner.issues()
+    issues = cleaner.issues
     right = planted.noisy[issues["row"]].mean()
     print(f"test accuracy {accuracy:.1%}, learning rate {scheduler.get_last_lr()[0]:.1e} in the end")
     print(f"{len(issues)} labels look wrong, and {right:.1%} of them are")

@@ -75,7 +75,7 @@ def main() -> None:
         trainer.train()
         found = trainer.evaluate()["eval_accuracy"]
 
-    issues = trainer.issues()
+    issues = trainer.issues
     right = np.mean([train.labels[row] != train.clean[row] for row in issues["row"]])
     print(f"test accuracy {found:.1%}")
     print(f"{len(issues)} labels look wrong, and {right:.1%} of them are")

@@ -64,14 +64,14 @@ def test_shorter_epochs_end_at_the_same_rate():
 def test_a_step_scheduler_built_for_the_full_length_anneals_to_its_end(full):
     epochs, optimizer = 12, make_optimizer()
     scheduler = OneCycleLR(optimizer, max_lr=0.4, total_steps=epochs * full)
-    drive(TorchRate(scheduler, "step", epochs, full), optimizer, epoch_lengths(full, epochs))
+    drive(TorchRate(scheduler, epochs * full), optimizer, epoch_lengths(full, epochs))
     assert rate_of(optimizer) == pytest.approx(0.4 / 25 / 1e4)
     assert scheduler.last_epoch == epochs * full - 1  # one more would be an error of torch's
 
 
 def test_a_step_scheduler_steps_once_a_step_while_epochs_are_full():
     optimizer, reference = make_optimizer(), make_optimizer()
-    rate = TorchRate(CosineAnnealingLR(optimizer, T_max=30), "step", 3, 10)
+    rate = TorchRate(CosineAnnealingLR(optimizer, T_max=30), 30)
     scheduler, expected = CosineAnnealingLR(reference, T_max=30), []
     for _ in range(30):
         reference.step()
@@ -83,7 +83,7 @@ def test_a_step_scheduler_steps_once_a_step_while_epochs_are_full():
 
 def test_an_epoch_scheduler_steps_once_an_epoch_whatever_the_length():
     optimizer = make_optimizer()
-    rate = TorchRate(StepLR(optimizer, step_size=2, gamma=0.1), "epoch", 6, 10)
+    rate = TorchRate(StepLR(optimizer, step_size=2, gamma=0.1), 6)
     used = drive(rate, optimizer, [10, 9, 7, 3, 1, 1])
     expected = [0.4, 0.4, 0.04, 0.04, 0.004, 0.004]
     for rates, value in zip(used, expected, strict=True):
@@ -108,9 +108,7 @@ def test_an_epoch_scheduler_steps_once_an_epoch_whatever_the_length():
 def test_a_restored_rate_goes_on_where_it_was(make):
     def build(first: float = 0.4) -> tuple[SGD, ProgressRate | TorchRate]:
         optimizer = make_optimizer(first)
-        return optimizer, (
-            ProgressRate(optimizer, cosine) if make is None else TorchRate(make(optimizer), "step", 4, 10)
-        )
+        return optimizer, (ProgressRate(optimizer, cosine) if make is None else TorchRate(make(optimizer), 40))
 
     def steps(rate: ProgressRate | TorchRate, optimizer: SGD, epochs: range) -> list[float]:
         used = []

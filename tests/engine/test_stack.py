@@ -58,7 +58,7 @@ def probers(
         torch.manual_seed(seed)
         model = make().double()
         made = optimizer(model.parameters())
-        rate = TorchRate(StepLR(made, 1, 0.5), "step", 4, 5) if scheduled else ProgressRate(made, cosine)
+        rate = TorchRate(StepLR(made, 1, 0.5), 20) if scheduled else ProgressRate(made, cosine)
         engines.append(
             kind(
                 model,

@@ -116,7 +116,7 @@ def test_validation_runs_every_epoch_while_the_kept_set_shrinks(tmp_path, length
     assert [row["kept"] for row in cleaner.history][::5] == [N, KEPT]
     assert int(probed.fetched.sum()) == EPOCHS * N
     assert fit.optimizers[0].param_groups[0]["lr"] == pytest.approx(0, abs=1e-9)
-    assert len(cleaner.issues())
+    assert len(cleaner.issues)
 
 
 def test_the_kept_sets_are_those_of_a_plain_loop(tmp_path):

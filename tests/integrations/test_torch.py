@@ -205,7 +205,7 @@ def test_a_loss_of_ones_own_is_what_counts(data, model):
     train(cleaner, cleaner.loader(batch_size=BATCH), model, forward=forward)
     dropped = torch.nonzero(cleaner.ledger["dropped"]).flatten()
     assert dropped.tolist() == list(range(97 - 29, 97))
-    assert set(cleaner.issues()["suggested_label"]) == {""}
+    assert set(cleaner.issues["suggested_label"]) == {""}
 
 
 def test_a_forward_may_bring_its_logits(data, model, blobs):
@@ -227,7 +227,7 @@ def test_issues_have_the_columns_of_a_run_and_are_ranked(data, model, blobs):
     ids = [f"sample {i}" for i in range(97)]
     cleaner = StepE(data, epochs=EPOCHS, rho_max=0.3, class_names=["ant", "bee", "cat"], ids=ids)
     train(cleaner, cleaner.loader(batch_size=BATCH), model)
-    issues = cleaner.issues()
+    issues = cleaner.issues
     assert tuple(issues.columns) == COLUMNS
     assert 0 < len(issues) <= int(cleaner.ledger["dropped"].sum())
     assert issues["rank"].tolist() == list(range(1, len(issues) + 1))
@@ -248,7 +248,7 @@ def test_issues_before_any_probe_are_an_error(data, model):
     with pytest.raises(
         RunError, match=r"nothing has been probed yet; run your loop over cleaner.epochs\(model\) first"
     ):
-        cleaner.issues()
+        _ = cleaner.issues
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ def test_dict_batches_need_a_forward(collated):
         for batch in loader:
             step(model, optimizer, forward(model, batch)[0].mean())
     assert cleaner.history[-1]["kept"] == KEPT
-    assert len(cleaner.issues())
+    assert len(cleaner.issues)
     with pytest.raises(InputError, match=r"a batch is a dict, not \(inputs, labels\); say how .* forward="):
         list(StepE(data, labels=data.y, **SHRINKS).epochs(model))
 
@@ -255,7 +255,7 @@ def test_a_stream_learns_from_its_training_losses():
     assert [int(mask.sum()) for mask in trained] == [row["kept"] for row in cleaner.history]
     assert cleaner.history[-1]["kept"] == KEPT
     assert torch.equal(trained[-1], ~cleaner.ledger["dropped"])
-    issues = cleaner.issues()
+    issues = cleaner.issues
     assert set(issues["suggested_label"]) <= {"ant", "bee", "cat"}
     wrong = (y != torch.arange(N) % 3)[issues["row"].tolist()]
     assert float(wrong.double().mean()) > 0.6
@@ -265,7 +265,7 @@ def test_a_stream_without_labels_or_logits_still_drops():
     cleaner = StepE(N, **SHRINKS)
     stream_loop(cleaner, network(), logits=False)
     assert cleaner.history[-1]["kept"] == KEPT
-    assert set(cleaner.issues()["given_label"]) == {""}
+    assert set(cleaner.issues["given_label"]) == {""}
 
 
 def test_a_stream_can_find_its_rate_out():

@@ -141,7 +141,7 @@ def test_everything_is_counted_right_while_the_kept_set_shrinks(tmp_path, length
     assert made.lr_scheduler.get_last_lr()[0] == pytest.approx(0, abs=1e-12)
     assert all(before >= after for before, after in zip(watch.rates, watch.rates[1:], strict=False))
     assert all(parameter.grad is None for parameter in made.model.parameters())
-    issues = made.issues()
+    issues = made.issues
     assert len(issues)
     assert set(issues["suggested_label"]) <= {"0", "1", "2"}
 
@@ -296,7 +296,7 @@ def test_mistakes_name_the_fix(tmp_path, options, told):
 
 def test_issues_before_training_are_an_error(tmp_path):
     with pytest.raises(InputError, match=r"call trainer.train\(\) first"):
-        trainer(tmp_path)[0].issues()
+        _ = trainer(tmp_path)[0].issues
 
 
 def test_a_checkpoint_of_another_trainer_is_refused(tmp_path):

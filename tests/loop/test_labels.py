@@ -71,7 +71,7 @@ def mark(x: Tensor, y: Tensor, **options):
 def test_a_regression_flags_the_numbers_that_are_off_and_suggests_better_ones(line):
     x, y, noisy = line
     result = regress(x, y, truth=Truth(noisy), test=(x, torch.where(noisy, y - 6, y)))
-    issues = result.issues()
+    issues = result.issues
     assert set(issues["row"]) == set(torch.nonzero(noisy).flatten().tolist())
     for issue in issues.itertuples():
         assert float(issue.given_label) == pytest.approx(float(y[issue.row]), rel=1e-4)
@@ -93,8 +93,8 @@ def test_a_regression_on_right_numbers_flags_hardly_any_of_what_it_drops(line):
 
 def test_several_labels_flag_the_samples_with_a_wrong_one_and_turn_it_over(tags):
     x, marks, noisy = tags
-    result = mark(x, marks, truth=Truth(noisy))
-    issues = result.issues(["day", "beach"])
+    result = mark(x, marks, truth=Truth(noisy), class_names=["day", "beach"])
+    issues = result.issues
     assert set(issues["row"]) == set(torch.nonzero(noisy).flatten().tolist())
     for issue in issues.itertuples():
         right = marks[issue.row].clone()
@@ -113,7 +113,7 @@ def test_rows_of_numbers_are_judged_by_their_worst(line):
         model, x, both, criterion=lambda o, t: HUBER(o, t).mean(1), rho_max=0.15, epochs=12, learning_rate=0.1,
         batch_size=32, device="cpu",
     )  # fmt: skip
-    issues = result.issues()
+    issues = result.issues
     assert set(issues["row"]) == set(torch.nonzero(noisy).flatten().tolist())
     assert len(issues["suggested_label"][0].split()) == 2
 
@@ -164,7 +164,7 @@ def test_a_criterion_of_ones_own_changes_nothing_for_classes(blobs, make_model, 
     )  # fmt: skip
     default = stepe.fit(make_model(), blobs.x, blobs.given, rho_max=0.3, epochs=4, device="cpu")
     assert bits(own.model) == bits(default.model)
-    assert own.issues().equals(default.issues())
+    assert own.issues.equals(default.issues)
 
 
 def test_a_run_folder_holds_a_regression_and_resumes_it(line, tmp_path, bits):
@@ -181,7 +181,7 @@ def test_a_run_folder_holds_a_regression_and_resumes_it(line, tmp_path, bits):
     whole = regress(x, y)
     assert bits(resumed.model) == bits(whole.model)
     run = stepe.Run(tmp_path / "run")
-    assert run.issues["suggested_label"].tolist() == whole.issues()["suggested_label"].astype(str).tolist()
+    assert run.issues["suggested_label"].tolist() == whole.issues["suggested_label"].astype(str).tolist()
     assert run.report().exists()
 
 
@@ -217,7 +217,7 @@ def loop(data: Dataset, model: nn.Module, forward, learning_rate: float) -> Step
 def test_a_loop_flags_numbers_that_are_off(line):
     x, y, noisy = line
     model = seeded(nn.Linear(3, 1), nn.Flatten(0))
-    issues = loop(Rows(x, y), model, judged_numbers, 0.02).issues()
+    issues = loop(Rows(x, y), model, judged_numbers, 0.02).issues
     assert set(issues["row"]) == set(torch.nonzero(noisy).flatten().tolist())
     for issue in issues.itertuples():
         assert float(issue.suggested_label) == pytest.approx(float(y[issue.row] - 6), abs=1)
@@ -225,7 +225,7 @@ def test_a_loop_flags_numbers_that_are_off(line):
 
 def test_a_loop_flags_samples_with_a_wrong_mark(tags):
     x, marks, noisy = tags
-    issues = loop(Rows(x, marks), seeded(nn.Linear(4, 2)), judged_marks, 0.5).issues()
+    issues = loop(Rows(x, marks), seeded(nn.Linear(4, 2)), judged_marks, 0.5).issues
     assert set(issues["row"]) == set(torch.nonzero(noisy).flatten().tolist())
 
 
@@ -233,7 +233,7 @@ def test_a_loop_that_gives_losses_alone_flags_what_it_drops(line):
     x, y, noisy = line
     model = seeded(nn.Linear(3, 1), nn.Flatten(0))
     cleaner = loop(Rows(x, y), model, lambda model, batch: judged_numbers(model, batch)[0], 0.02)
-    issues = cleaner.issues()
+    issues = cleaner.issues
     assert set(issues["row"]) == set(torch.nonzero(cleaner.ledger["dropped"]).flatten().tolist())
     assert set(torch.nonzero(noisy).flatten().tolist()) <= set(issues["row"])
     assert set(issues["suggested_label"]) == {""}
@@ -251,7 +251,7 @@ def test_a_stream_of_numbers_flags_those_that_are_off(line):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    issues = cleaner.issues()
+    issues = cleaner.issues
     assert set(issues["row"]) == set(torch.nonzero(noisy).flatten().tolist())
     assert all(issues["suggested_label"] != "")
 
@@ -267,7 +267,7 @@ def test_a_criterion_makes_forward_unnecessary(line):
             optimizer.zero_grad()
             cleaner.loss(model, inputs).backward()
             optimizer.step()
-    assert set(cleaner.issues()["row"]) == set(torch.nonzero(noisy).flatten().tolist())
+    assert set(cleaner.issues["row"]) == set(torch.nonzero(noisy).flatten().tolist())
 
 
 def test_a_loop_over_numbers_asks_how_they_become_losses(line):

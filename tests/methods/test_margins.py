@@ -89,7 +89,7 @@ def test_mean_margins_tell_wrong_labels_better_than_the_loss_in_the_end(fooled):
 
 def test_it_points_out_whose_margin_was_negative_most_suspicious_first(fooled):
     result = fooled("margins", rho_max=0.4)
-    issues, margin = result.issues(), mean_margin(result.ledger)
+    issues, margin = result.issues, mean_margin(result.ledger)
     assert result.summary["noise"]["flagged"]["precision"] > 0.9
     assert len(issues) > 40
     assert (margin[issues["row"].tolist()] < 0).all()

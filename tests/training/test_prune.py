@@ -46,7 +46,7 @@ def test_what_cleanlab_would_prune_is_left_out_and_the_rest_trains(blobs, make_m
     # Labels are ranked by those who never saw them.
     given = guess.gather(1, blobs.given[:, None]).squeeze(1)
     torch.testing.assert_close(result.ledger["score"], -given.log(), rtol=1e-4, atol=1e-5)
-    assert set(result.issues()["row"]) == set(torch.nonzero(result.ledger["dropped"]).flatten().tolist())
+    assert set(result.issues["row"]) == set(torch.nonzero(result.ledger["dropped"]).flatten().tolist())
 
 
 def test_checked_labels_stay(blobs, make_model):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -49,23 +49,21 @@ class ProgressRate:
 class TorchRate:
     """Keeps a torch scheduler in pace with the run.
 
-    A scheduler that counts epochs steps once an epoch. One that counts steps was built for epochs of full length; it
-    is advanced in proportion to progress, so that it ends where it should although epochs get shorter.
+    The scheduler was built for ``total`` steps: one an epoch, or one for each step of epochs of full length. It is
+    advanced in proportion to progress, so that it ends where it should although epochs get shorter.
     """
 
-    def __init__(self, scheduler: LRScheduler, interval: Literal["epoch", "step"], epochs: int, full_steps: int):
-        self.scheduler = scheduler
-        self.total = epochs * (full_steps if interval == "step" else 1)
-        self.done = 0
+    def __init__(self, scheduler: LRScheduler, total: int, *, last: int | None = None):
+        self.scheduler, self.total, self.done = scheduler, total, 0
+        # The last step of OneCycleLR and its like is the one before the run ends.
+        self.last = total - 1 if last is None else last
 
     def before_step(self, progress: float) -> None:
         """Nothing to do."""
 
     def after_step(self, progress: float) -> None:
         """Catch up with the run."""
-        target = math.floor(progress * self.total + 1e-9)
-        # The last step of OneCycleLR and its like is the one before the run ends.
-        while self.done < min(target, self.total - 1):
+        while self.done < min(math.floor(progress * self.total + 1e-9), self.last):
             self.scheduler.step()
             self.done += 1
 

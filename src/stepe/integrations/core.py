@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, Subset
 
-from stepe.beliefs.names import Names
 from stepe.engine.eager import to_device
 from stepe.errors import InputError, RunError
 from stepe.evidence.believe import training_table
@@ -26,7 +25,16 @@ from stepe.loop.schedule import check_epochs
 from stepe.methods import Criterion, Method, Task, make_method
 from stepe.samples.given_labels import check_labels, check_returned, label_tensor, read_labels
 from stepe.samples.samples import DatasetSamples, check_view
-from stepe.training.building import Row, check_batch_size, check_groups, check_trusted, count_classes, cross_entropy
+from stepe.training.building import (
+    Row,
+    check_batch_size,
+    check_class_names,
+    check_groups,
+    check_ids,
+    check_trusted,
+    count_classes,
+    cross_entropy,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,14 +137,7 @@ class Cleaner:
         self._row: Row = {}
         self._batch_size: int | None = None
         self._unnamed = class_names is None and labels is None and self.samples is None
-        self._class_names = class_names or [str(label) for label in range(classes)]
-        if len(self._class_names) < classes:
-            raise InputError(f"there are {len(self._class_names)} class names for {classes} classes")
-        self._names = Names.numbered(n)
-        if ids is not None:
-            if len(ids) != n:
-                raise InputError(f"there are {len(ids)} ids for {n} samples; give one per sample")
-            self._names = Names([str(name) for name in ids], list(range(n)))
+        self._class_names, self._names = check_class_names(class_names, classes), check_ids(ids, n)
 
     @property
     def has_own_loss(self) -> bool:
@@ -273,6 +274,7 @@ class Cleaner:
 
     # -- What was found -----------------------------------------------------------------------------------------
 
+    @property
     def issues(self) -> "pd.DataFrame":
         """The samples that look wrong, most suspicious first."""
         import pandas as pd

@@ -5,7 +5,7 @@
     cleaner = StepE(train, epochs=60, rho_max=0.4)
     trainer = L.Trainer(max_epochs=60, callbacks=[cleaner])
     trainer.fit(module, cleaner.loader(batch_size=128), validation)
-    cleaner.issues().to_csv("issues.csv")
+    cleaner.issues.to_csv("issues.csv")
 
 Lightning counts batches once, at the start. The callback counts again before every epoch, or validation would stop
 without a word once epochs get shorter.
@@ -68,9 +68,10 @@ class StepE(L.Callback):
         self._loader = Batches(self.cleaner.loader(batch_size, **options))
         return self._loader
 
+    @property
     def issues(self) -> "pd.DataFrame":
         """The samples that look wrong, most suspicious first."""
-        return self.cleaner.issues()
+        return self.cleaner.issues
 
     @property
     def history(self) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@
     for epoch in cleaner.epochs(model):       # probes and selects
         for x, y in loader:                   # your loop, untouched
             ...
-    cleaner.issues().to_csv("issues.csv")
+    cleaner.issues.to_csv("issues.csv")
 """
 
 from collections.abc import Iterator

@@ -4,7 +4,7 @@
 
     trainer = StepETrainer(model=model, args=args, train_dataset=train, rho_max=0.4)
     trainer.train()
-    trainer.issues().to_csv("issues.csv")
+    trainer.issues.to_csv("issues.csv")
 
 The trainer counts steps once, at the start, for its learning rate and for finding its place again. By default kept
 samples are therefore repeated up to the length of the data set; with ``length="kept"`` the count is corrected.
@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from stepe.engine.rate import TorchRate
 from stepe.errors import InputError
 from stepe.integrations import missing
 from stepe.integrations.core import BatchForward, Probing
@@ -70,9 +71,10 @@ class StepETrainer(Trainer):
         self._resumed: str | None = None
         self.add_callback(_Selecting(self))
 
+    @property
     def issues(self) -> "pd.DataFrame":
         """The samples that look wrong, most suspicious first."""
-        return self._cleaner.issues()
+        return self._cleaner.issues
 
     @property
     def _cleaner(self) -> StepE:
@@ -220,34 +222,22 @@ class _Selecting(TrainerCallback):
         self.trainer.last_word()
 
 
-class InPace:
+class InPace(TorchRate):
     """A scheduler that counts the steps of full epochs, advanced in proportion to epochs that get shorter."""
 
     def __init__(self, scheduler: Any, total: int, epochs: int):
-        self.scheduler, self.total, self.epochs = scheduler, total, epochs
-        self.done = 0
+        super().__init__(scheduler, total, last=total)
+        self.epochs = epochs
         self.begin_epoch(0, 1, 0)
 
     def begin_epoch(self, epoch: int, updates: int, updated: int) -> None:
         """An epoch of so many updates begins, or goes on after some of them."""
         self._epoch, self._updates, self._updated = epoch, updates, updated
 
-    def step(self, *args: Any, **options: Any) -> None:
+    def step(self) -> None:
         """Catch up with the run."""
         self._updated += 1
-        progress = (self._epoch + self._updated / self._updates) / self.epochs
-        while self.done < math.floor(progress * self.total + 1e-9):
-            self.scheduler.step(*args, **options)
-            self.done += 1
-
-    def state_dict(self) -> dict[str, Any]:
-        """The scheduler's state and how often it stepped."""
-        return {"scheduler": self.scheduler.state_dict(), "done": self.done}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore both."""
-        self.scheduler.load_state_dict(state["scheduler"])
-        self.done = state["done"]
+        self.after_step((self._epoch + self._updated / self._updates) / self.epochs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.scheduler, name)

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -57,6 +57,10 @@ class Training:
     prober: Prober
     config: dict[str, Any]
     """what a resumed run must share with the run it continues"""
+    class_names: list[str]
+    """what the classes are called in the issues"""
+    names: Names
+    """what the samples are called there"""
     history: list[Row] = field(default_factory=list)
     epoch: int = 0
     """next epoch to run"""
@@ -111,16 +115,15 @@ class Result:
         """One row an epoch."""
         return self.training.history
 
-    def issues(self, class_names: list[str] | None = None, ids: list[str] | None = None) -> "pd.DataFrame":
-        """The samples that look wrong, most suspicious first; classes and samples are numbered unless named."""
+    @property
+    def issues(self) -> "pd.DataFrame":
+        """The samples that look wrong, most suspicious first."""
         import pandas as pd
 
-        training, task = self.training, self.training.task
-        names = Names.numbered(task.n) if ids is None else Names(ids, list(range(task.n)))
-        class_names = class_names or [str(label) for label in range(task.classes)]
-        warmup = training.method.warmup_epochs
-        table = pd.DataFrame(training_table(self.belief, self.ledger, task, warmup, class_names, names))
-        return table[table["flagged"]].sort_values("rank").reset_index(drop=True)
+        run, warmup = self.training, self.training.method.warmup_epochs
+        table = training_table(self.belief, self.ledger, run.task, warmup, run.class_names, run.names)
+        found = pd.DataFrame(table)
+        return found[found["flagged"]].sort_values("rank").reset_index(drop=True)
 
 
 class Observer(Protocol):
@@ -320,6 +323,22 @@ def weighted(plan: Plan, weight: Tensor | None) -> Plan:
     return replace(plan, weight=weight if plan.weight is None else plan.weight * weight.to(plan.weight.device))
 
 
+def check_class_names(class_names: Sequence[str] | None, classes: int) -> list[str]:
+    """What the classes are called: their numbers, unless they have names."""
+    if class_names is not None and len(class_names) < classes:
+        raise InputError(f"there are {len(class_names)} class names for {classes} classes")
+    return [str(label) for label in range(classes)] if class_names is None else [str(name) for name in class_names]
+
+
+def check_ids(ids: Sequence[str] | None, n: int) -> Names:
+    """What the samples are called: their numbers, unless they have names."""
+    if ids is None:
+        return Names.numbered(n)
+    if len(ids) != n:
+        raise InputError(f"there are {len(ids)} ids for {n} samples; give one per sample")
+    return Names([str(name) for name in ids], list(range(n)))
+
+
 def check_batch_size(batch_size: int, n: int) -> int:
     """A batch larger than the data is the data."""
     if not isinstance(batch_size, int) or batch_size < 1:
@@ -373,7 +392,7 @@ def make_rate(
         raise InputError("ReduceLROnPlateau steps on a metric, and fit() has none to give it; use another one")
     if made.optimizer is not optimizer:
         raise InputError("the scheduler drives another optimizer; give fit() that one too, as optimizer=")
-    return TorchRate(made, interval, epochs, full_steps)
+    return TorchRate(made, epochs * (full_steps if interval == "step" else 1))
 
 
 def check_amp(amp: str | None) -> None:

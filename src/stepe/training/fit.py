@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import wraps
 from pathlib import Path
@@ -36,8 +36,10 @@ from stepe.training.building import (
     Training,
     check_amp,
     check_batch_size,
+    check_class_names,
     check_groups,
     check_held_out,
+    check_ids,
     check_initialised,
     check_trusted,
     check_weight,
@@ -92,6 +94,8 @@ def begin(
     trusted: Any = None,
     weight: Any = None,
     probe: str = "in-sample",
+    class_names: Sequence[str] | None = None,
+    ids: Sequence[str] | None = None,
     test: Any = None,
     truth: Truth | None = None,
     batch_size: int = 128,
@@ -137,6 +141,8 @@ def begin(
         probe: who judges the samples. ``in-sample``: the model in training, as in the paper. ``cross:5``: models that
             never trained on them, one per fold; ``cross:2x2``: on two independent splits. ``auto``: cross-fitted,
             until the model turns out in the warm-up not to learn its labels by heart, and in-sample from then on.
+        class_names: what the classes, or marks, are called in the issues; by default their numbers.
+        ids: what the samples are called there; by default their positions.
         test: held-out data in the same form, for the accuracy in the history. Never trained on.
         truth: which samples are noisy, in a benchmark. Only metrics see it.
         optimizer: an optimizer, or a function of the parameters; by default SGD with Nesterov momentum 0.9. Models that
@@ -239,7 +245,9 @@ def begin(
     untrained = network if probe == "in-sample" else copy_of(network, "probe='in-sample' needs no copies")
     runner = make_engine(network, task)
     prober = make_prober(probe, untrained, task, make_engine, runner)
-    training = Training(runner, method, ledger, prober, describe(method, task, runner, amp, deterministic))
+    config = describe(method, task, runner, amp, deterministic)
+    named = check_class_names(class_names, classes), check_ids(ids, len(samples))
+    training = Training(runner, method, ledger, prober, config, *named)
     if run is not None and ranks.is_first:
         from stepe.training.recorder import Recorder  # needs more than torch and numpy
 
