@@ -10,7 +10,7 @@ from stepe.reproduction import claims
 from stepe.reproduction.claims import CLAIMS, Finding, Measured, Verdict, claims_table, write_claims
 from stepe.reproduction.tables import MeasuredRun, latex
 
-ALL = [claim.judge for claim in CLAIMS]
+ALL = [claim.test for claim in CLAIMS]
 EMPTY = Measured([])
 
 
@@ -33,8 +33,8 @@ def epochs(**columns: Sequence[float]) -> list[dict[str, Any]]:
     ]
 
 
-def on_step_e(judge: Callable[[Measured], Finding], **columns: Sequence[float]) -> Finding:
-    return judge(Measured([run("step-e", history=epochs(**columns))]))
+def on_step_e(test: Callable[[Measured], Finding], **columns: Sequence[float]) -> Finding:
+    return test(Measured([run("step-e", history=epochs(**columns))]))
 
 
 def verdicts(*findings: Finding) -> list[str]:
@@ -45,7 +45,7 @@ HOLDS, FAILS, NOT_MEASURED = "holds", "does not hold", "not measured"
 
 
 def test_without_results_nothing_is_judged_but_what_tests_prove() -> None:
-    found = verdicts(*(judge(EMPTY) for judge in ALL))
+    found = verdicts(*(test(EMPTY) for test in ALL))
     assert found == [NOT_MEASURED] * (len(ALL) - 1) + ["holds on a condition"]
 
 

@@ -1,8 +1,9 @@
-"""What becomes of the claims in the paper's text: each is read in one precise way and judged on the result files.
+"""What becomes of the claims in the paper's text: each is read in one precise way and tested on the result files.
 
-A judge sees only what was measured; no verdict is written down anywhere, save the one that tests prove.
+A test sees only what was measured; no verdict is written down anywhere, save the one that tests prove.
 """
 
+import inspect
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class DigitsRow(TypedDict):
 
 @dataclass(frozen=True)
 class Measured:
-    """Everything a claim is judged on."""
+    """Everything that claims are tested on."""
 
     runs: Sequence[MeasuredRun]
     digits: Sequence[DigitsRow] = ()
@@ -72,13 +73,34 @@ class Finding:
     evidence: str
 
 
+Test = Callable[[Measured], Finding]
+
+
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, the test it is put to, and who judges."""
+    """A sentence of the paper, and the test it is put to, whose docstring says how it is read."""
 
     statement: str
-    reading: str
-    judge: Callable[[Measured], Finding]
+    test: Test
+
+    @property
+    def reading(self) -> str:
+        """What the claim is taken to mean, in a form that can be measured."""
+        return inspect.getdoc(self.test) or ""
+
+
+CLAIMS: list[Claim] = []
+"""in the order of this file"""
+
+
+def claim(statement: str) -> Callable[[Test], Test]:
+    """Put a function among the claims, as the test of this sentence."""
+
+    def listed(test: Test) -> Test:
+        CLAIMS.append(Claim(statement, test))
+        return test
+
+    return listed
 
 
 def read_measured(results: Path) -> Measured:
@@ -90,9 +112,9 @@ def claims_table(results: Path) -> Table:
     """Every claim with its verdict."""
     measured = read_measured(results)
     rows = []
-    for claim in CLAIMS:
-        finding = claim.judge(measured)
-        rows.append((claim.statement, claim.reading, finding.verdict.value, finding.evidence))
+    for each in CLAIMS:
+        finding = each.test(measured)
+        rows.append((each.statement, each.reading, finding.verdict.value, finding.evidence))
     wide, narrow = "p{0.27\\linewidth}", "p{0.11\\linewidth}"
     return Table(
         "claims",
@@ -115,17 +137,19 @@ def write_claims(results: Path, out: Path) -> list[Path]:
 # Accuracy on CIFAR-100N
 
 
+@claim("Step-E improves test accuracy on CIFAR-100N by over seven points over standard training")
 def gains_over_seven_points(measured: Measured) -> Finding:
-    """Step-E's gain over the baseline, on the seeds that both have."""
+    """Mean gain over the baseline above 7 points."""
     gain = mean_gain(by_seed(measured.runs, "step-e"), by_seed(measured.runs, "baseline"))
     if gain is None:
         return _missing("Step-E and baseline on CIFAR-100N")
     paper = MAIN["step-e"].mean - MAIN["baseline"].mean
-    return _judged(gain > 7, f"{signed(gain)} points (paper {signed(paper)})")
+    return _found(gain > 7, f"{signed(gain)} points (paper {signed(paper)})")
 
 
+@claim("It clearly outperforms truncation, self-paced learning and one-shot filtering, with better noise detection")
 def beats_the_other_methods(measured: Measured) -> Finding:
-    """Step-E against truncation, self-paced and one-shot, in accuracy, F1 and AUROC."""
+    """Highest mean accuracy, F1 and AUROC of the four."""
     metrics: dict[Metric, str] = {"test_accuracy": "accuracy", "noise_f1": "F1", "noise_auroc": "AUROC"}
     wins, said = [], []
     for metric, name in metrics.items():
@@ -138,94 +162,102 @@ def beats_the_other_methods(measured: Measured) -> Finding:
         best = max(known_scores, key=lambda method: known_scores[method])
         wins.append(own > known_scores[best])
         said.append(f"{name} {own:.1f} against {known_scores[best]:.1f} ({METHOD_TITLES[best]})")
-    return _judged(all(wins), f"beside the best of the others: {'; '.join(said)}")
+    return _found(all(wins), f"beside the best of the others: {'; '.join(said)}")
 
 
+@claim("Truncation remains near chance")
 def truncation_is_near_chance(measured: Measured) -> Finding:
-    """Truncation's accuracy beside that of guessing."""
+    """Mean accuracy at most twice the 1% of guessing."""
     accuracy = _average(measured, "truncation", "test_accuracy")
     if accuracy is None:
         return _missing("truncation on CIFAR-100N")
     evidence = f"{accuracy:.1f}%, {accuracy / CHANCE:.1f} times chance (paper {MAIN['truncation'].mean:.1f}%)"
-    return _judged(accuracy <= 2 * CHANCE, evidence)
+    return _found(accuracy <= 2 * CHANCE, evidence)
 
 
+@claim("Step-E dominates the baseline throughout training")
 def dominates_throughout(measured: Measured) -> Finding:
-    """Step-E's curve against the baseline's, in every epoch."""
+    """Mean test accuracy above the baseline's in every epoch; in the warm-up the two are the same training."""
     leads = _leads(measured)
     if not leads:
         return _missing("Step-E and baseline by epoch on CIFAR-100N")
-    return _judged(all(lead > 0 for lead in leads.values()), _counted(leads))
+    return _found(all(lead > 0 for lead in leads.values()), _counted(leads))
 
 
+@claim("The same, after the warm-up")
 def dominates_once_it_drops(measured: Measured) -> Finding:
-    """The same in the epochs in which Step-E can differ from the baseline at all."""
+    """Above the baseline's in every epoch from the first in which a sample is dropped."""
     first = _first_drop(measured)
     leads = {epoch: lead for epoch, lead in _leads(measured).items() if first is not None and epoch >= first}
     if not leads:
         return _missing("Step-E and baseline by epoch on CIFAR-100N")
     smallest = min(leads, key=lambda epoch: leads[epoch])
     evidence = f"from epoch {min(leads) + 1} on: {_counted(leads)}; smallest lead {signed(leads[smallest])}"
-    return _judged(all(lead > 0 for lead in leads.values()), f"{evidence} in epoch {smallest + 1}")
+    return _found(all(lead > 0 for lead in leads.values()), f"{evidence} in epoch {smallest + 1}")
 
 
 # The dynamics of Step-E (section 4.6)
 
 
+@claim("Precision quickly rises to 80–90% and then slowly decreases")
 def precision_rises_then_falls(measured: Measured) -> Finding:
-    """Where precision peaks, and that it is lower in the end."""
+    """The peak, rounded, lies between 80 and 90%, and the last epoch is lower."""
     values = _ramp(measured, lambda row: row["precision"])
     if len(values) < 2:
         return _missing(f"Step-E by epoch, seed {FIGURE_SEED}")
     peak = max(values, key=lambda epoch: values[epoch])
     last = max(values)
     evidence = f"peak {values[peak]:.1f}% in epoch {peak + 1}, {values[last]:.1f}% in the last"
-    return _judged(80 <= round(values[peak]) <= 90 and values[last] < values[peak], evidence)
+    return _found(80 <= round(values[peak]) <= 90 and values[last] < values[peak], evidence)
 
 
+@claim("Recall increases nearly linearly to about 77%")
 def recall_grows(measured: Measured) -> Finding:
-    """Where recall ends, and how straight its way there is."""
+    """It ends within 2 points of 77%, and a straight line explains at least 95% of its variance."""
     values = _ramp(measured, lambda row: row["recall"])
     if len(values) < 3 or len(set(values.values())) == 1:
         return _missing(f"Step-E by epoch, seed {FIGURE_SEED}")
     first, last = values[min(values)], values[max(values)]
     straightness = statistics.correlation(list(values), list(values.values())) ** 2
     evidence = f"{first:.1f}% to {last:.1f}%, R² of a straight line {straightness:.3f}"
-    return _judged(last > first and abs(last - 77) <= 2 and straightness >= 0.95, evidence)
+    return _found(last > first and abs(last - 77) <= 2 and straightness >= 0.95, evidence)
 
 
+@claim("F1 stabilizes above 70%")
 def f1_stays_above_70(measured: Measured) -> Finding:
-    """That F1 passes 70 and does not come back."""
+    """Once above 70% it stays there to the end."""
     values = _ramp(measured, lambda row: row["f1"])
     if not values:
         return _missing(f"Step-E by epoch, seed {FIGURE_SEED}")
     last = f"{values[max(values)]:.1f}% in the last epoch"
     crossed = min((epoch for epoch, value in values.items() if value > 70), default=None)
     if crossed is None:
-        return _judged(False, f"never above 70%; {last}")
+        return _found(False, f"never above 70%; {last}")
     lowest = min(value for epoch, value in values.items() if epoch >= crossed)
-    return _judged(lowest > 70, f"above 70% from epoch {crossed + 1}, lowest after that {lowest:.1f}%; {last}")
+    return _found(lowest > 70, f"above 70% from epoch {crossed + 1}, lowest after that {lowest:.1f}%; {last}")
 
 
 # Cost
 
 
+@claim(f"Step-E's overhead is {signed(NOISE['step-e'].overhead)}% of the baseline's time per epoch")
 def costs_what_the_paper_pays(measured: Measured) -> Finding:
-    """Step-E's time per epoch beside the baseline's."""
+    """Ours within 5 points of it."""
     seconds = [_average(measured, method, "seconds_per_epoch") for method in ("step-e", "baseline")]
     extra = overhead(*seconds)
     if extra is None or seconds[0] is None or seconds[1] is None:
         return _missing("times of Step-E and the baseline")
     paper = NOISE["step-e"].overhead
     evidence = f"{signed(extra)}% ({seconds[0]:.2f} s an epoch against {seconds[1]:.2f} s)"
-    return _judged(abs(extra - paper) <= 5, evidence)
+    return _found(abs(extra - paper) <= 5, evidence)
 
 
 # CIFAR-10N
 
 
+@claim("On CIFAR-10N Step-E closes most of the remaining gap to the oracle")
 def closes_most_of_the_gap(measured: Measured) -> Finding:
-    """Which share of the way from the baseline to the oracle Step-E goes."""
+    """More than half of the gap between baseline and oracle, in mean test accuracy."""
     settings = {method: cifar10n_runs(measured.runs, method, "aggre") for method in CIFAR10N}
     shared = sorted(set.intersection(*(set(setting) for setting in settings.values())))
     levels = {
@@ -237,25 +269,27 @@ def closes_most_of_the_gap(measured: Measured) -> Finding:
     numbers = ", ".join(f"{METHOD_TITLES[method]} {level:.1f}" for method, level in levels.items())
     paper = _share_of_gap(CIFAR10N)
     seeds = f"{'seed' if len(shared) == 1 else 'seeds'} {', '.join(map(str, shared))}"
-    return _judged(share > 50, f"{share:.0f}% of the gap (paper {paper:.0f}%): {numbers}; {seeds}")
+    return _found(share > 50, f"{share:.0f}% of the gap (paper {paper:.0f}%): {numbers}; {seeds}")
 
 
 # Beyond the paper's experiments
 
 
+@claim("It is applicable to feature outliers: finding them (claimed, not tested there)")
 def finds_feature_outliers(measured: Measured) -> Finding:
-    """How well Step-E's dropped set and losses find damaged samples of the digits."""
+    """F1 of the dropped set above what dropping at random can reach, and AUROC above 0.5."""
     rows = [row for row in measured.digits if row["noise"] == OUTLIERS and row["method"] == "step-e"]
     f1 = mean([row["dropped_f1"] for row in rows if row["dropped_f1"] is not None])
     auroc = mean([row["auroc"] for row in rows if row["auroc"] is not None])
     if f1 is None or auroc is None:
         return _missing("Step-E on the digits with outliers")
     evidence = f"digits, 20% outliers, {len(rows)} runs: F1 {f1:.3f} (at random at most {_random_f1():.3f})"
-    return _judged(f1 > _random_f1() and auroc > 0.5, f"{evidence}, AUROC {auroc:.3f}")
+    return _found(f1 > _random_f1() and auroc > 0.5, f"{evidence}, AUROC {auroc:.3f}")
 
 
+@claim("It is applicable to feature outliers: learning despite them (claimed, not tested there)")
 def gains_under_feature_outliers(measured: Measured) -> Finding:
-    """Whether Step-E is more accurate than plain training on damaged digits, beyond what seeds explain."""
+    """More accurate than plain training by more than two standard errors over seeds."""
     accuracies = {
         method: {
             row["seed"]: 100 * row["accuracy"]
@@ -272,7 +306,7 @@ def gains_under_feature_outliers(measured: Measured) -> Finding:
     evidence = (
         f"digits, 20% outliers, {len(gains)} seeds: {signed(gain, decimals=2)} points, standard error {error:.2f}"
     )
-    return _judged(gain > 2 * error, evidence)
+    return _found(gain > 2 * error, evidence)
 
 
 THEORY_TESTS = (
@@ -283,8 +317,9 @@ THEORY_TESTS = (
 """what settles the claim about separated losses"""
 
 
+@claim("With separated losses the optimum of the objective is the clean subset, for any rho_max at or above the rate")
 def separated_losses_give_the_clean_subset(measured: Measured) -> Finding:
-    """Proved, not measured: whichever runs there are, the tests decide."""
+    """The global minimum over the gates, at the ideal parameters."""
     condition = (
         "if rho_max equals the noise rate, or a keep reward lies between the clean and the noisy losses; otherwise "
         "clean samples are dropped too"
@@ -293,76 +328,7 @@ def separated_losses_give_the_clean_subset(measured: Measured) -> Finding:
     return Finding(Verdict.CONDITIONAL, f"{condition}: `tests/reproduction/test_theory.py` ({named})")
 
 
-CLAIMS = (
-    Claim(
-        "Step-E improves test accuracy on CIFAR-100N by over seven points over standard training",
-        "mean gain over the baseline above 7 points",
-        gains_over_seven_points,
-    ),
-    Claim(
-        "It clearly outperforms truncation, self-paced learning and one-shot filtering, with better noise detection",
-        "highest mean accuracy, F1 and AUROC of the four",
-        beats_the_other_methods,
-    ),
-    Claim(
-        "Truncation remains near chance",
-        f"mean accuracy at most twice the {CHANCE:.0f}% of guessing",
-        truncation_is_near_chance,
-    ),
-    Claim(
-        "Step-E dominates the baseline throughout training",
-        "mean test accuracy above the baseline's in every epoch; in the warm-up the two are the same training",
-        dominates_throughout,
-    ),
-    Claim(
-        "The same, after the warm-up",
-        "above the baseline's in every epoch from the first in which a sample is dropped",
-        dominates_once_it_drops,
-    ),
-    Claim(
-        "Precision quickly rises to 80–90% and then slowly decreases",
-        "its peak, rounded, lies between 80 and 90%, and the last epoch is lower",
-        precision_rises_then_falls,
-    ),
-    Claim(
-        "Recall increases nearly linearly to about 77%",
-        "ends within 2 points of 77%, and a straight line explains at least 95% of its variance",
-        recall_grows,
-    ),
-    Claim(
-        "F1 stabilizes above 70%",
-        "once above 70% it stays there to the end",
-        f1_stays_above_70,
-    ),
-    Claim(
-        f"Step-E's overhead is {signed(NOISE['step-e'].overhead)}% of the baseline's time per epoch",
-        "ours within 5 points of it",
-        costs_what_the_paper_pays,
-    ),
-    Claim(
-        "On CIFAR-10N Step-E closes most of the remaining gap to the oracle",
-        "more than half of the gap between baseline and oracle, in mean test accuracy",
-        closes_most_of_the_gap,
-    ),
-    Claim(
-        "It is applicable to feature outliers: finding them (claimed, not tested there)",
-        "F1 of the dropped set above what dropping at random can reach, and AUROC above 0.5",
-        finds_feature_outliers,
-    ),
-    Claim(
-        "It is applicable to feature outliers: learning despite them (claimed, not tested there)",
-        "more accurate than plain training by more than two standard errors over seeds",
-        gains_under_feature_outliers,
-    ),
-    Claim(
-        "With separated losses the optimum of the objective is the clean subset, for any rho_max at or above the rate",
-        "the global minimum over the gates, at the ideal parameters",
-        separated_losses_give_the_clean_subset,
-    ),
-)
-
-
-def _judged(holds: bool, evidence: str) -> Finding:
+def _found(holds: bool, evidence: str) -> Finding:
     return Finding(Verdict.HOLDS if holds else Verdict.FAILS, evidence)
 
 
