@@ -7,7 +7,6 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from stepe import InputError
 from stepe.reproduction.figures import LOOKS, cifar10n, convergence, dynamics, seed_band, write_figures
 from stepe.reproduction.numbers import METHOD_TITLES
 from stepe.reproduction.tables import MeasuredRun
@@ -140,11 +139,3 @@ def test_drawing_leaves_the_users_own_figures_alone(tmp_path: Path) -> None:
     write_figures(tmp_path, tmp_path)
     assert dict(plt.rcParams) == before
     assert not plt.get_fignums()
-
-
-def test_one_figure_can_be_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "cifar100n.json").write_text(json.dumps({"runs": every_run(), "environment": {}}))
-    written = write_figures(tmp_path, tmp_path, only=["dynamics"])
-    assert [path.name for path in written] == ["dynamics.png", "dynamics.svg"]
-    with pytest.raises(InputError, match="there is no figure 'loss'; choose from convergence"):
-        write_figures(tmp_path, tmp_path, only=["loss"])

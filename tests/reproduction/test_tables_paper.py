@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stepe import InputError, RunError
+from stepe import RunError
 from stepe.reproduction.numbers import MAIN, METHOD_TITLES, NOISE, PER_SEED
 from stepe.reproduction.tables import (
     Column,
@@ -263,12 +263,6 @@ def test_without_any_result_the_papers_tables_are_written_with_dashes(tmp_path: 
     written = write_tables(tmp_path / "nowhere", tmp_path / "out")
     assert len(written) == 8
     assert "| Step-E | 50.4 ± 0.9 | – | – | – |" in written[0].read_text()
-
-
-def test_one_table_can_be_asked_for(tmp_path: Path) -> None:
-    assert [path.name for path in write_tables(tmp_path, tmp_path, only=["noise"])] == ["noise.md", "noise.tex"]
-    with pytest.raises(InputError, match="there is no table 'mian'; choose from main, noise"):
-        write_tables(tmp_path, tmp_path, only=["mian"])
 
 
 @pytest.mark.parametrize("content", ['{"runs": [', "[]"])

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from stepe.errors import InputError
 from stepe.files import replacing, reporting
 from stepe.report.figures import COLOURS, INK, LINES, STYLE, styled
 from stepe.reproduction.numbers import FIGURE_SEED, METHOD_TITLES
@@ -90,13 +89,10 @@ FIGURES: dict[str, Callable[[Sequence[MeasuredRun]], Figure | None]] = {
 }
 
 
-def write_figures(results: Path, out: Path, only: Collection[str] | None = None) -> list[Path]:
+def write_figures(results: Path, out: Path) -> list[Path]:
     """Write ``out/figures/*.png`` and ``*.svg``: the paper's figures for which there are runs."""
-    for name in only or ():
-        if name not in FIGURES:
-            raise InputError(f"there is no figure {name!r}; choose from {', '.join(FIGURES)}")
     runs = read_runs(results)
-    drawn = {name: draw(runs) for name, draw in FIGURES.items() if only is None or name in only}
+    drawn = {name: draw(runs) for name, draw in FIGURES.items()}
     return [path for name, figure in drawn.items() if figure is not None for path in _write(figure, name, out)]
 
 

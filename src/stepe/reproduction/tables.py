@@ -6,13 +6,13 @@ A dash stands for a run that is not there, n/a for a number that a run, or the p
 import json
 import re
 import statistics
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from stepe.errors import InputError, RunError
+from stepe.errors import RunError
 from stepe.files import reporting, write_text
 from stepe.reproduction.numbers import CIFAR10N, FIGURE_SEED, MAIN, METHOD_TITLES, NOISE, PER_SEED
 
@@ -344,14 +344,11 @@ def cifar10n_more_table(runs: Sequence[MeasuredRun]) -> Table:
     )
 
 
-Builder = Callable[[Sequence[MeasuredRun]], Table]
-PAPER_TABLES: dict[str, Builder] = {
+TABLES: dict[str, Callable[[Sequence[MeasuredRun]], Table]] = {
     "main": main_table,
     "noise": noise_table,
     "per-seed": per_seed_table,
     "cifar10n": cifar10n_table,
-}
-MORE_TABLES: dict[str, Builder] = {
     "sensitivity": sensitivity_table,
     "cifar-stem": cifar_stem_table,
     "cifar10n-more": cifar10n_more_table,
@@ -360,17 +357,11 @@ SOURCES = {"main": "cifar100n", "noise": "cifar100n", "per-seed": "cifar100n", "
 """which result file a table shows, where it is not called like the table"""
 
 
-def write_tables(results: Path, out: Path, only: Collection[str] | None = None) -> list[Path]:
+def write_tables(results: Path, out: Path) -> list[Path]:
     """Write ``out/tables/*.md`` and ``*.tex``: the paper's tables, and those beyond it for which there are runs."""
-    builders = PAPER_TABLES | MORE_TABLES
-    for name in only or ():
-        if name not in builders:
-            raise InputError(f"there is no table {name!r}; choose from {', '.join(builders)}")
     runs = read_runs(results)
     written = []
-    for name, build in builders.items():
-        if only is not None and name not in only:
-            continue
+    for name, build in TABLES.items():
         table = build(runs)
         if not table.rows:
             continue
