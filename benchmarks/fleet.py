@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/fleet.json"))
     arguments = parser.parse_args()
     bench = runner.Bench(torch.device("cuda", 0), arguments.data_dir, checkpoint_every=0, fleet_engine=arguments.engine)
-    cells = grid.cifar100n(epochs=arguments.epochs)
+    cells = [cell.lasting(arguments.epochs) for cell in grid.cifar100n()]
     data = bench.load(cells[0])
     started = time.perf_counter()
     runner.warm_up(replace(cells[0], seed=0), data, bench)

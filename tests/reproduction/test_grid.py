@@ -13,12 +13,8 @@ LENGTHS = [2, 3, 10, 60, 120]
 
 
 def whole(epochs: int = 60, seeds: tuple[int, ...] = (13, 21, 42)) -> list[Cell]:
-    return [
-        *grid.cifar100n(seeds, epochs),
-        *grid.cifar10n(seeds, epochs),
-        *grid.sensitivity(epochs),
-        *grid.cifar_stem(epochs),
-    ]
+    cells = [*grid.cifar100n(seeds), *grid.cifar10n(seeds), *grid.sensitivity(), *grid.cifar_stem()]
+    return [cell.lasting(epochs) for cell in cells]
 
 
 def test_the_methods_are_the_papers_under_its_names():
@@ -99,7 +95,7 @@ def test_every_run_can_be_carried_out(epochs):
 
 @pytest.mark.parametrize(("epochs", "warmup"), [(60, 10), (120, 20), (30, 5), (7, 1), (3, 1)])
 def test_the_warm_up_keeps_its_share_of_the_run(epochs, warmup):
-    assert {cell.warmup for cell in grid.cifar100n((42,), epochs)} == {warmup}
+    assert {cell.lasting(epochs).warmup for cell in grid.cifar100n((42,))} == {warmup}
 
 
 def test_variants_are_named_and_described():

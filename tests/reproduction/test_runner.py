@@ -73,7 +73,7 @@ def stems(monkeypatch) -> list[str]:
 
 
 def main_cells(*methods: str, seeds: tuple[int, ...] = (42,), epochs: int = 4) -> list[Cell]:
-    return [cell for cell in grid.cifar100n(seeds, epochs) if not methods or cell.method in methods]
+    return [cell.lasting(epochs) for cell in grid.cifar100n(seeds) if not methods or cell.method in methods]
 
 
 def unobserved(name: str) -> Silent:
@@ -119,9 +119,7 @@ def finished(data_dir, tmp_path_factory) -> tuple[list[Cell], Path, dict[str, Re
     out = tmp_path_factory.mktemp("out")
     cells = [
         *main_cells(seeds=(13, 42)),
-        *grid.cifar10n((42,), 3)[:4],
-        *grid.sensitivity(3)[-2:],
-        *grid.cifar_stem(3)[4:5],
+        *(cell.lasting(3) for cell in [*grid.cifar10n((42,))[:4], *grid.sensitivity()[-2:], *grid.cifar_stem()[4:5]]),
     ]
     followers: dict[str, Follower] = {}
 
@@ -195,7 +193,7 @@ def test_only_methods_that_filter_have_noise_detection(finished):
 
 
 def test_where_every_label_is_wrong_there_is_no_auroc(bench, tmp_path):
-    (cell,) = [cell for cell in grid.cifar10n((42,), 2) if (cell.labels, cell.method) == ("worst", "step-e")]
+    (cell,) = [cell.lasting(2) for cell in grid.cifar10n((42,)) if (cell.labels, cell.method) == ("worst", "step-e")]
     carry_out([cell], tmp_path, bench, unobserved)
     (run,) = read(tmp_path / "cifar10n.json")["runs"]
     assert run["noise_auroc"] is None
@@ -394,7 +392,7 @@ def test_runs_of_another_length_are_not_taken_for_these(bench, tmp_path):
 
 def test_other_runs_of_a_result_file_stay_in_it(bench, tmp_path):
     for seed, method in ((21, "oracle"), (13, "baseline"), (13, "baseline")):
-        cells = [cell for cell in grid.cifar100n((seed,), 2) if cell.method == method]
+        cells = [cell.lasting(2) for cell in grid.cifar100n((seed,)) if cell.method == method]
         carry_out(cells, tmp_path, bench, unobserved)
     runs = read(tmp_path / "cifar100n.json")["runs"]
     assert [(run["method"], run["seed"]) for run in runs] == [("baseline", 13), ("oracle", 21)]

@@ -75,12 +75,12 @@ def reproduce(
     check_epochs(length, warmup=1)  # before any run: the shortest that has something to drop
     out = Path("results", preset) if out is None else out
     files = {
-        "cifar100n": lambda: grid.cifar100n(chosen, length),
-        "cifar10n": lambda: grid.cifar10n(chosen, length),
-        "sensitivity": lambda: grid.sensitivity(length),
-        "cifar-stem": lambda: grid.cifar_stem(length),
+        "cifar100n": grid.cifar100n(chosen),
+        "cifar10n": grid.cifar10n(chosen),
+        "sensitivity": grid.sensitivity(),
+        "cifar-stem": grid.cifar_stem(),
     }
-    cells = [cell for file in wanted or files for cell in files[file]()]
+    cells = [cell.lasting(length) for file in wanted or files for cell in files[file]]
     if smoke:
         cells = [cell for cell in cells if cell.stem == "imagenet"]  # the other one is fifteen times the work
     bench = runner.Bench(

@@ -1,7 +1,9 @@
 """Which runs the paper's tables and figures need, and the ones it should have had."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from stepe.models.resnet import Stem
 
 EPOCHS = 60
 WARM_UP = 10
@@ -33,7 +35,7 @@ class Cell:
     method: str
     """as the paper's tables call it"""
     seed: int
-    stem: str = "imagenet"
+    stem: Stem = "imagenet"
     variant: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     """of the method, beyond the paper's own setting"""
@@ -60,42 +62,43 @@ class Cell:
         """Whether the run must be alone on the device, so that its times mean something."""
         return self.file == "cifar100n" and self.seed == TIMED_SEED and self.variant is None
 
+    def lasting(self, epochs: int) -> "Cell":
+        """The same for another number of epochs, of which the warm-up keeps its share."""
+        warmup = None if self.warmup is None else max(1, self.warmup * epochs // self.epochs)
+        return replace(self, epochs=epochs, warmup=warmup)
+
     def describe(self) -> dict[str, Any]:
         """What identifies the run in a result file."""
         return {name: getattr(self, name) for name in IDENTITY}
 
 
 VARIANTS: list[tuple[str, str, dict[str, Any]]] = [
-    ("step-e", "rho_max=0.25", {"rho_max": 0.25}),
-    ("step-e", "rho_max=0.35", {"rho_max": 0.35}),
-    ("step-e", "rho_max=0.55", {"rho_max": 0.55}),
+    ("step-e", "rho_max=0.25", {"options": {"rho_max": 0.25}}),
+    ("step-e", "rho_max=0.35", {"options": {"rho_max": 0.35}}),
+    ("step-e", "rho_max=0.55", {"options": {"rho_max": 0.55}}),
     ("step-e", "warm-up 5", {"warmup": 5}),
     ("step-e", "warm-up 20", {"warmup": 20}),
-    ("step-e", "plain probe", {"view": "plain"}),
-    ("truncation", "threshold after the first epoch", {"threshold": "first-epoch"}),
-    ("self-paced", "from 0.3 by 70%", {"keep_start": 0.3, "reach": 0.7}),
-    ("self-paced", "from 0.3 by the end", {"keep_start": 0.3, "reach": 1.0}),
-    ("self-paced", "from 0.3 by half", {"keep_start": 0.3, "reach": 0.5}),
-    ("self-paced", "from 0.5 by 70%", {"keep_start": 0.5, "reach": 0.7}),
+    ("step-e", "plain probe", {"options": {"view": "plain"}}),
+    ("truncation", "threshold after the first epoch", {"options": {"threshold": "first-epoch"}}),
+    ("self-paced", "from 0.3 by 70%", {"options": {"keep_start": 0.3, "reach": 0.7}}),
+    ("self-paced", "from 0.3 by the end", {"options": {"keep_start": 0.3, "reach": 1.0}}),
+    ("self-paced", "from 0.3 by half", {"options": {"keep_start": 0.3, "reach": 0.5}}),
+    ("self-paced", "from 0.5 by 70%", {"options": {"keep_start": 0.5, "reach": 0.7}}),
 ]
 """sensitivity, and the alternatives that the paper leaves open"""
 
 
-def cifar100n(seeds: tuple[int, ...] = SEEDS, epochs: int = EPOCHS) -> list[Cell]:
+def cifar100n(seeds: tuple[int, ...] = SEEDS) -> list[Cell]:
     """The main table, noise detection and overhead, and the per-seed table."""
-    return [
-        Cell("cifar100n", "cifar100n", "noisy", method, seed, epochs=epochs, warmup=_warmup(epochs))
-        for method in METHODS
-        for seed in seeds
-    ]
+    return [Cell("cifar100n", "cifar100n", "noisy", method, seed) for method in METHODS for seed in seeds]
 
 
-def cifar10n(seeds: tuple[int, ...] = SEEDS, epochs: int = EPOCHS) -> list[Cell]:
+def cifar10n(seeds: tuple[int, ...] = SEEDS) -> list[Cell]:
     """The appendix's table and curves, and two label sets that the paper does not have."""
     main = [("aggre", seed) for seed in seeds]
     more = [("worst", TIMED_SEED), ("rand1", TIMED_SEED)] if TIMED_SEED in seeds else []
     return [
-        Cell("cifar10n", "cifar10n", labels, method, seed, epochs=epochs, warmup=_warmup(epochs))
+        Cell("cifar10n", "cifar10n", labels, method, seed)
         for labels, seed in main + more
         for method in ("baseline", "step-e", "oracle")
         # Clean labels are the same whatever the noisy ones are.
@@ -103,35 +106,14 @@ def cifar10n(seeds: tuple[int, ...] = SEEDS, epochs: int = EPOCHS) -> list[Cell]
     ]
 
 
-def sensitivity(epochs: int = EPOCHS) -> list[Cell]:
+def sensitivity() -> list[Cell]:
     """Step-E's settings, one at a time, and the alternatives of what the paper leaves open."""
-    cells = []
-    for method, variant, options in VARIANTS:
-        rest = {name: value for name, value in options.items() if name != "warmup"}
-        warmup = options.get("warmup", WARM_UP) * epochs // EPOCHS
-        cells.append(
-            Cell(
-                "sensitivity",
-                "cifar100n",
-                "noisy",
-                method,
-                TIMED_SEED,
-                variant=variant,
-                options=rest,
-                epochs=epochs,
-                warmup=max(1, warmup),
-            )
-        )
-    return cells
-
-
-def cifar_stem(epochs: int = EPOCHS) -> list[Cell]:
-    """The main table with the stem that CIFAR networks usually have."""
     return [
-        Cell("cifar-stem", "cifar100n", "noisy", method, TIMED_SEED, "cifar", epochs=epochs, warmup=_warmup(epochs))
-        for method in METHODS
+        Cell("sensitivity", "cifar100n", "noisy", method, TIMED_SEED, variant=variant, **changed)
+        for method, variant, changed in VARIANTS
     ]
 
 
-def _warmup(epochs: int) -> int:
-    return max(1, WARM_UP * epochs // EPOCHS)
+def cifar_stem() -> list[Cell]:
+    """The main table with the stem that CIFAR networks usually have."""
+    return [Cell("cifar-stem", "cifar100n", "noisy", method, TIMED_SEED, "cifar") for method in METHODS]

@@ -22,7 +22,7 @@ from stepe.data.noise import Noise
 from stepe.files import sweep, write_text
 from stepe.loop.randomness import Stream, seeded
 from stepe.methods import method_class
-from stepe.models.resnet import Stem, resnet18
+from stepe.models.resnet import resnet18
 from stepe.reproduction.grid import IDENTITY, METHODS, Cell
 from stepe.run.environment import commit
 from stepe.samples.augmentation import CropFlip, Normalised
@@ -164,7 +164,7 @@ def job_of(cell: Cell, loaded: Loaded, out: Path, bench: Bench, follow: Follow, 
     """A cell as a run that is ready to be carried out; ``epochs`` cuts it short, without checkpoints."""
     data = loaded.data
     with seeded(Stream.named(cell.seed, "init")):
-        model = resnet18(data.classes, stem=_stem(cell.stem))
+        model = resnet18(data.classes, stem=cell.stem)
     method = METHODS.get(cell.method, cell.method)
     options = dict(cell.options)
     if cell.warmup is not None and "warmup" in method_class(method).options():
@@ -193,10 +193,6 @@ def job_of(cell: Cell, loaded: Loaded, out: Path, bench: Bench, follow: Follow, 
         **training | cell.training,
         **options,
     )
-
-
-def _stem(name: str) -> Stem:
-    return "cifar" if name == "cifar" else "imagenet"
 
 
 def warm_up(cell: Cell, data: Loaded, bench: Bench) -> None:
