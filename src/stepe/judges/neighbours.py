@@ -1,9 +1,14 @@
-"""The nearest neighbours of every row, by the angle between them."""
+"""The nearest neighbours of every row, by the angle between them, and a judge that asks them."""
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from stepe.errors import InputError
+from stepe.judges.base import Floats, Settings, View
+from stepe.judges.blocks import Blocks, frequencies
+from stepe.judges.likelihood import best_temperature, likelihood, sample_of_rows, tempered
 
 GRID = 2048
 """Rows of length 1 are rounded to this many steps. Products and sums are then whole numbers below 2 ** 24, exact in
@@ -54,3 +59,49 @@ def _on_the_grid(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         steps: npt.NDArray[np.float32] = np.round(unit * GRID)
     steps[~np.isfinite(steps).all(1)] = 0
     return steps
+
+
+COUNTS = (0.3, 1.0, 3.0, 10.0, 30.0)
+"""tried: how many neighbours' votes the frequencies of the classes are worth"""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """A judge by the nearest rows outside of the row's block."""
+
+    found: npt.NDArray[np.int64]
+    """the neighbours of each row, as :func:`nearest` gives them"""
+    blocks: Blocks
+    name: str = "neighbours"
+
+    def look(self, weights: Floats, targets: Floats, settings: Settings | None = None) -> View:
+        """Let the neighbours that count vote with their targets."""
+        number = self.blocks.number
+        voting = weights[self.found] * (number[self.found] != number[:, None])
+        votes = np.zeros_like(targets)
+        for place in range(self.found.shape[1]):  # one column at a time: rows x neighbours x classes would be large
+            votes += voting[:, place, None] * targets[self.found[:, place]]
+        prior = frequencies(self.blocks, weights, targets)
+        if settings is None:
+            settings = _choose(votes, prior, weights, targets)
+        return View(tempered(_shares(votes, prior, settings["count"]), settings["temperature"]), settings)
+
+
+def _shares(votes: Floats, prior: Floats, count: float) -> Floats:
+    with_prior = votes + count * prior
+    with_prior /= with_prior.sum(1, keepdims=True)
+    return with_prior
+
+
+def _choose(votes: Floats, prior: Floats, weights: Floats, targets: Floats) -> Settings:
+    """The pseudo-count and temperature under which the rows that count are likeliest."""
+    some = sample_of_rows(weights)
+    votes, prior, weights, targets = votes[some], prior[some], weights[some], targets[some]
+    best, chosen = -np.inf, {"count": 1.0, "temperature": 1.0}
+    for count in COUNTS:
+        scores = np.log(_shares(votes, prior, count))
+        temperature = best_temperature(scores, weights, targets)
+        found = likelihood(tempered(np.exp(scores), temperature), weights, targets)
+        if found > best:
+            best, chosen = found, {"count": count, "temperature": temperature}
+    return chosen

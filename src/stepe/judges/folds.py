@@ -1,0 +1,68 @@
+"""Any classifier of scikit-learn as a judge: every row is judged by clones that were fitted without its block."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import has_fit_parameter
+
+from stepe.judges.base import Floats, Settings, View
+from stepe.judges.blocks import Blocks, frequencies
+from stepe.judges.likelihood import best_temperature, tempered
+
+
+@dataclass(frozen=True)
+class InFolds:
+    """A judge by a classifier in folds of whole blocks, dealt anew in each repeat."""
+
+    name: str
+    classifier: Any
+    rows: Any
+    """an array, a sparse matrix or a DataFrame: whatever the classifier reads"""
+    blocks: Blocks
+    folds: int = 5
+    repeats: int = 1
+    seed: int = 0
+
+    def look(self, weights: Floats, targets: Floats, settings: Settings | None = None) -> View:
+        """Fit a clone for every fold, on the rows that count outside of it."""
+        mean = np.zeros_like(targets)
+        for repeat in range(self.repeats):
+            fold = self._deal(repeat)
+            for number in range(self.folds):
+                asked = np.flatnonzero(fold == number)
+                if len(asked):
+                    mean[asked] += self._ask(asked, weights * (fold != number), targets, repeat)
+        mean /= self.repeats
+        if settings is None:
+            settings = {"temperature": best_temperature(np.log(np.maximum(mean, 1e-12)), weights, targets)}
+        return View(tempered(mean, settings["temperature"]), settings)
+
+    def _deal(self, repeat: int) -> npt.NDArray[np.int64]:
+        """The fold of each row: blocks in random order, dealt so that folds get as many rows."""
+        order = np.random.default_rng((self.seed, repeat)).permutation(self.blocks.count)
+        before = np.cumsum(self.blocks.sizes[order]) - self.blocks.sizes[order]
+        fold = np.empty(self.blocks.count, dtype=np.int64)
+        fold[order] = np.minimum(before * self.folds // max(1, len(self.blocks.number)), self.folds - 1)
+        return fold[self.blocks.number]
+
+    def _ask(self, asked: npt.NDArray[np.int64], weights: Floats, targets: Floats, repeat: int) -> Floats:
+        """What a clone says of rows that it was not fitted on; a class that it did not see gets its frequency."""
+        seen = np.flatnonzero(weights)
+        labels = targets[seen].argmax(1)
+        found = frequencies(self.blocks, weights, targets)[asked]
+        classes = np.unique(labels)
+        if len(classes) < 2:  # most classifiers refuse a single class
+            return found
+        fitted = clone(self.classifier)
+        if "random_state" in fitted.get_params():
+            fitted.set_params(random_state=self.seed + repeat)
+        sure = weights[seen] * targets[seen].max(1)
+        weighted = {"sample_weight": sure} if has_fit_parameter(fitted, "sample_weight") else {}
+        fitted.fit(_safe_indexing(self.rows, seen), labels, **weighted)
+        share = found[:, classes].sum(1, keepdims=True)
+        found[:, classes] = fitted.predict_proba(_safe_indexing(self.rows, asked)) * share
+        return found

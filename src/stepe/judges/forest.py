@@ -1,0 +1,107 @@
+"""The forest judge: every row is judged by the trees that were grown without its block."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+from joblib import Parallel, delayed
+from scipy.sparse import csr_matrix
+from sklearn.tree import ExtraTreeRegressor
+
+from stepe.judges.base import Floats, Settings, View
+from stepe.judges.blocks import Blocks, frequencies
+from stepe.judges.likelihood import best_temperature, likelihood, tempered
+
+TREES = 150
+LEAF = 2
+"""rows that a leaf has at least"""
+DIRECTIONS = 16
+"""trees split by the classes themselves, or, of more classes than this, by so many random directions through them"""
+COUNTS = (0.1, 0.3, 1.0, 3.0)
+"""tried: how many trees the frequencies of the classes are worth"""
+
+
+@dataclass(frozen=True)
+class Forest:
+    """A judge by bagged extra trees, each grown on a random draw of whole blocks."""
+
+    columns: npt.NDArray[np.float32]
+    blocks: Blocks
+    seed: int = 0
+    trees: int = TREES
+    jobs: int | None = None
+    """trees that grow at once; by default one after another"""
+    name: str = "forest"
+
+    def look(self, weights: Floats, targets: Floats, settings: Settings | None = None) -> View:
+        """Grow trees on the rows that count; a row is judged by those that did not draw its block."""
+        prior = frequencies(self.blocks, weights, targets)
+        said, asked = np.zeros_like(targets), np.zeros((len(targets), 1))
+        if weights.any():
+            for unseen, probability in self._grow(weights, targets):
+                said[unseen] += probability
+                asked[unseen] += 1
+        if settings is None:
+            settings = _choose(said, asked, prior, weights, targets)
+        return View(tempered(_mean(said, asked, prior, settings["count"]), settings["temperature"]), settings)
+
+    def _grow(self, weights: Floats, targets: Floats) -> Iterator[tuple[npt.NDArray[np.int64], Floats]]:
+        """Of each tree, in order: the rows that it did not see, and what it says of them."""
+        classes = targets.shape[1]
+        splits_by = targets
+        if classes > DIRECTIONS:
+            directions = np.random.default_rng((self.seed, self.trees)).standard_normal((classes, DIRECTIONS))
+            splits_by = targets @ directions
+        # Threads, for a tree lets go of the interpreter while it grows; what they say is added up in order.
+        grown = Parallel(n_jobs=self.jobs or 1, prefer="threads", return_as="generator")(
+            delayed(self._tree)(number, weights, targets, splits_by) for number in range(self.trees)
+        )
+        yield from cast(Iterator[tuple[npt.NDArray[np.int64], Floats]], grown)
+
+    def _tree(
+        self, number: int, weights: Floats, targets: Floats, splits_by: Floats
+    ) -> tuple[npt.NDArray[np.int64], Floats]:
+        random = np.random.default_rng((self.seed, number))
+        drawn = np.bincount(random.integers(0, self.blocks.count, self.blocks.count), minlength=self.blocks.count)
+        counts = drawn[self.blocks.number] * weights
+        seen, unseen = np.flatnonzero(counts), np.flatnonzero((drawn[self.blocks.number] == 0) | (weights == 0))
+        if not len(seen):
+            return unseen[:0], targets[:0]
+        tree = ExtraTreeRegressor(min_samples_leaf=LEAF, max_features="sqrt", random_state=random.integers(2**31))
+        tree.fit(self.columns[seen], splits_by[seen], sample_weight=counts[seen])
+        if splits_by is targets:
+            return unseen, tree.predict(self.columns[unseen])
+        return unseen, _leaf_means(tree, self.columns, counts, targets, seen)[tree.apply(self.columns[unseen])]
+
+
+def _leaf_means(
+    tree: ExtraTreeRegressor,
+    columns: npt.NDArray[np.float32],
+    counts: Floats,
+    targets: Floats,
+    seen: npt.NDArray[np.int64],
+) -> Floats:
+    """The mean target of every leaf."""
+    leaves = tree.apply(columns[seen])
+    member = csr_matrix((counts[seen], (leaves, np.arange(len(seen)))), shape=(tree.tree_.node_count, len(seen)))
+    total = np.asarray(member.sum(1))
+    means: Floats = (member @ targets[seen]) / np.where(total > 0, total, 1)
+    return means
+
+
+def _mean(said: Floats, asked: Floats, prior: Floats, count: float) -> Floats:
+    return (said + count * prior) / (asked + count)
+
+
+def _choose(said: Floats, asked: Floats, prior: Floats, weights: Floats, targets: Floats) -> Settings:
+    """The pseudo-count and temperature under which the rows that count are likeliest."""
+    best, chosen = -np.inf, {"count": 1.0, "temperature": 1.0}
+    for count in COUNTS:
+        probability = _mean(said, asked, prior, count)
+        temperature = best_temperature(np.log(np.maximum(probability, 1e-12)), weights, targets)
+        found = likelihood(tempered(probability, temperature), weights, targets)
+        if found > best:
+            best, chosen = found, {"count": count, "temperature": temperature}
+    return chosen

@@ -1,0 +1,70 @@
+"""A panel: several judges, mixed by how likely they make the rows that count."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepe.judges.base import Floats, Judge, Settings, View
+from stepe.judges.likelihood import TINY, sample_of_rows
+
+STEPS = 50
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Judges that answer as one."""
+
+    judges: Sequence[Judge]
+    name: str = "panel"
+
+    def look(self, weights: Floats, targets: Floats, settings: Settings | None = None) -> View:
+        """Ask every judge, and mix what they say.
+
+        The settings are those of the judges, each under its name, and each judge's share of the mixture.
+        """
+        views = [judge.look(weights, targets, _of(judge, settings)) for judge in self.judges]
+        views_of = [view.probability for view in views]
+        if settings is None:
+            shares = mixture(views_of, weights, targets)
+        else:
+            shares = np.array([settings[f"{judge.name} share"] for judge in self.judges])
+        chosen = {
+            f"{judge.name} {name}": value
+            for judge, view in zip(self.judges, views, strict=True)
+            for name, value in view.settings.items()
+        }
+        chosen |= {f"{judge.name} share": float(share) for judge, share in zip(self.judges, shares, strict=True)}
+        mixed = np.zeros_like(targets)
+        for share, probability in zip(shares, views_of, strict=True):
+            mixed += share * probability
+        return View(mixed, chosen)
+
+
+def mixture(views: Sequence[Floats], weights: Floats, targets: Floats) -> Floats:
+    """Each view's share of the mixture that makes the targets likeliest, by EM.
+
+    >>> sure, unsure = np.array([[0.9, 0.1]] * 4), np.array([[0.5, 0.5]] * 4)
+    >>> mixture([sure, unsure], np.ones(4), np.array([[1.0, 0.0]] * 4)).round(2).tolist()
+    [1.0, 0.0]
+    """
+    rows = sample_of_rows(weights)
+    shares = np.full(len(views), 1 / len(views))
+    if not len(rows):
+        return shares
+    # How likely each view makes each target; a soft target counts as the mean over its classes.
+    likely = np.stack([np.maximum(view[rows], TINY) for view in views], axis=2)
+    counted = weights[rows, None] * targets[rows]
+    for _ in range(STEPS):
+        mixed = likely * shares
+        share_of_each = mixed / mixed.sum(2, keepdims=True)
+        shares = np.einsum("nk,nkj->j", counted, share_of_each) / counted.sum()
+    return shares
+
+
+def _of(judge: Judge, settings: Settings | None) -> Settings | None:
+    """A judge's own part of the panel's settings."""
+    if settings is None:
+        return None
+    start = f"{judge.name} "
+    return {name.removeprefix(start): value for name, value in settings.items() if name.startswith(start)}

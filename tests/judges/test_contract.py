@@ -1,0 +1,169 @@
+"""What holds for every judge."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import GaussianNB
+
+from stepe.judges.base import Floats, Judge, one_hot
+from stepe.judges.blocks import Blocks
+from stepe.judges.folds import InFolds
+from stepe.judges.forest import Forest
+from stepe.judges.kernel import kernel, rank_kernel
+from stepe.judges.linear import linear
+from stepe.judges.neighbours import Neighbours, nearest
+from stepe.judges.panel import Panel
+
+Maker = Callable[[Floats, Blocks], Judge]
+
+
+def forest(columns: Floats, blocks: Blocks) -> Forest:
+    return Forest(columns.astype(np.float32), blocks, trees=40)
+
+
+def neighbours(columns: Floats, blocks: Blocks) -> Neighbours:
+    return Neighbours(nearest(columns - columns.mean(0), 20), blocks)
+
+
+def in_folds(columns: Floats, blocks: Blocks) -> InFolds:
+    return InFolds("bayes", GaussianNB(), columns, blocks, repeats=2)
+
+
+def panel(columns: Floats, blocks: Blocks) -> Panel:
+    return Panel([kernel(columns, blocks), forest(columns, blocks)])
+
+
+MAKERS: dict[str, Maker] = {
+    "linear": linear,
+    "kernel": kernel,
+    "ranks": rank_kernel,
+    "forest": forest,
+    "neighbours": neighbours,
+    "folds": in_folds,
+    "panel": panel,
+}
+every_judge = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+def made_data(n: int = 120, classes: int = 3, seed: int = 0) -> tuple[Floats, np.ndarray]:
+    random = np.random.default_rng(seed)
+    labels = np.arange(n) % classes
+    centres = random.standard_normal((classes, 4)) * 2
+    return centres[labels] + random.standard_normal((n, 4)), labels
+
+
+@every_judge
+def test_probabilities_are_given_for_every_row(make: Maker) -> None:
+    columns, labels = made_data()
+    view = make(columns, Blocks.of_one_row(120)).look(np.ones(120), one_hot(labels, 3))
+    assert view.probability.shape == (120, 3)
+    assert np.all(view.probability >= 0)
+    np.testing.assert_allclose(view.probability.sum(1), 1)
+    assert (view.probability.argmax(1) == labels).mean() > 0.7
+
+
+@every_judge
+def test_a_changed_label_changes_no_answer_for_its_own_row(make: Maker) -> None:
+    columns, labels = made_data()
+    judge, targets = make(columns, Blocks.of_one_row(120)), one_hot(labels, 3)
+    view = judge.look(np.ones(120), targets)
+    for row in (0, 7, 119):
+        changed = targets.copy()
+        changed[row] = [0.2, 0.5, 0.3] if row == 7 else np.roll(changed[row], 1)
+        again = judge.look(np.ones(120), changed, view.settings)
+        np.testing.assert_allclose(again.probability[row], view.probability[row], atol=1e-8)
+        assert np.abs(again.probability - view.probability).max() > 1e-4, "nobody heard of the change"
+
+
+@every_judge
+def test_a_changed_label_changes_no_answer_in_its_block(make: Maker) -> None:
+    columns, labels = made_data()
+    blocks = Blocks(np.arange(120) // 3 if make is not neighbours else np.arange(120) // 2)
+    judge, targets = make(columns, blocks), one_hot(labels, 3)
+    view = judge.look(np.ones(120), targets)
+    changed = targets.copy()
+    changed[6] = np.roll(changed[6], 1)
+    again = judge.look(np.ones(120), changed, view.settings)
+    own = blocks.number == blocks.number[6]
+    np.testing.assert_allclose(again.probability[own], view.probability[own], atol=1e-8)
+
+
+@every_judge
+def test_a_row_of_weight_zero_teaches_nothing_and_is_judged(make: Maker) -> None:
+    columns, labels = made_data()
+    judge, targets = make(columns, Blocks.of_one_row(120)), one_hot(labels, 3)
+    weights = np.ones(120)
+    weights[:10] = 0
+    view = judge.look(weights, targets)
+    changed = targets.copy()
+    changed[:10] = np.roll(changed[:10], 1, axis=1)
+    again = judge.look(weights, changed, view.settings)
+    np.testing.assert_allclose(again.probability, view.probability, atol=1e-10)
+    assert (view.probability[:10].argmax(1) == labels[:10]).mean() > 0.6
+
+
+@every_judge
+def test_settings_handed_back_repeat_the_view(make: Maker) -> None:
+    columns, labels = made_data()
+    judge, targets = make(columns, Blocks.of_one_row(120)), one_hot(labels, 3)
+    view = judge.look(np.ones(120), targets)
+    again = judge.look(np.ones(120), targets, view.settings)
+    np.testing.assert_array_equal(again.probability, view.probability)
+
+
+@every_judge
+@pytest.mark.parametrize("classes", [2, 20])
+def test_two_classes_or_twenty(make: Maker, classes: int) -> None:
+    columns, labels = made_data(200, classes)
+    view = make(columns, Blocks.of_one_row(200)).look(np.ones(200), one_hot(labels, classes))
+    assert view.probability.shape == (200, classes)
+    assert (view.probability.argmax(1) == labels).mean() > 1.5 / classes
+
+
+@every_judge
+def test_a_class_of_one_row_and_constant_columns(make: Maker) -> None:
+    columns, labels = made_data(60, 2)
+    columns[:, 3] = 7
+    labels[0] = 2
+    view = make(columns, Blocks.of_one_row(60)).look(np.ones(60), one_hot(labels, 3))
+    assert np.isfinite(view.probability).all()
+
+
+@every_judge
+def test_all_weights_zero_leave_every_class_possible(make: Maker) -> None:
+    columns, labels = made_data(60, 2)
+    view = make(columns, Blocks.of_one_row(60)).look(np.zeros(60), one_hot(labels, 2))
+    np.testing.assert_allclose(view.probability, 0.5, atol=1e-6)
+
+
+@every_judge
+def test_copies_do_not_vouch_for_each_other(make: Maker) -> None:
+    """Of noise, a judge that sees copies of a row under the same label learns it by heart."""
+    random = np.random.default_rng(3)
+    columns = np.repeat(random.standard_normal((60, 4)), 2, axis=0)
+    labels = np.repeat(random.integers(0, 2, 60), 2)
+    together = make(columns, Blocks(np.arange(120) // 2)).look(np.ones(120), one_hot(labels, 2))
+    right = together.probability[np.arange(120), labels]
+    assert right.mean() < 0.6
+
+
+def test_threads_do_not_change_what_a_forest_says() -> None:
+    columns, labels = made_data()
+    one = forest(columns, Blocks.of_one_row(120))
+    targets = one_hot(labels, 3)
+    np.testing.assert_array_equal(
+        one.look(np.ones(120), targets).probability,
+        replace(one, jobs=4).look(np.ones(120), targets).probability,
+    )
+
+
+def test_a_panel_prefers_the_judge_that_knows_more() -> None:
+    columns, labels = made_data()
+    blocks = Blocks.of_one_row(120)
+    noise = np.random.default_rng(0).standard_normal(columns.shape)
+    blind = replace(linear(noise, blocks), name="blind")
+    settings = Panel([linear(columns, blocks), blind]).look(np.ones(120), one_hot(labels, 3)).settings
+    assert settings["linear share"] > 0.8
+    assert settings["linear share"] + settings["blind share"] == pytest.approx(1)
