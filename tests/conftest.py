@@ -33,6 +33,14 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _state(tmp_path_factory) -> Iterator[None]:
+    """Which runs were made here is noted beside no user's settings."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture
 def blobs() -> Blobs:
     """97 samples: a batch size of 16 leaves one over."""

@@ -80,6 +80,7 @@ def test_a_bar_starts_where_a_resumed_run_stands():
 
     bars = Bars(Console(file=io.StringIO()))
     bars.follow("plain", 0, 1).run_started(Training)
+    bars.progress.stop()
     assert bars.progress.tasks[0].completed == 7
 
 

@@ -14,6 +14,7 @@ import stepe
 from stepe import InputError, Run, RunError
 from stepe.review.cleaned import write_cleaned
 from stepe.review.edits import verdicts
+from stepe.run.paths import remember
 
 MARKED = ("stepe_flagged", "stepe_suggested", "stepe_suspicion")
 
@@ -49,6 +50,7 @@ def make_run(tmp_path):
         (folder / "config.json").write_text(json.dumps(config))
         samples.to_parquet(folder / "samples.parquet", index=False)
         (folder / "summary.json").write_text("{}")
+        remember(folder)
         return Run(folder)
 
     return make

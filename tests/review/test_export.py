@@ -15,6 +15,7 @@ from PIL import Image
 
 from stepe import InputError, Run, RunError
 from stepe.review.export import export
+from stepe.run.paths import remember
 from stepe.run.previews import Exhibit, encoded, write_exhibits
 
 CLASSES = ['<b> & "c"', "NA"]
@@ -51,6 +52,7 @@ def make_run(tmp_path):
             ]
             write_exhibits(folder, shown)
         (folder / "summary.json").write_text("{}")
+        remember(folder)
         return Run(folder)
 
     return make
@@ -222,6 +224,15 @@ def test_an_input_that_changed_is_refused(make_run, texts):
     texts.write_text("text,label\na,NA\nb,NA\nc,b\n")
     with pytest.raises(RunError, match=r"has changed since the run: row 2 "):
         export(run, "label-studio")
+
+
+@pytest.mark.parametrize("name", ["../secret.png", "/etc/passwd"])
+def test_an_image_outside_the_input_is_handed_to_nobody(make_run, photos, name, tmp_path):
+    (tmp_path / "secret.png").touch()
+    run = make_run(photos[0], ids=[name, *photos[1][1:]], kind="images")
+    with pytest.raises(RunError, match=f"the picture '{name}' lies outside of"):
+        export(run, "label-studio")
+    assert not (run.path / "label-studio.json").exists()
 
 
 def test_an_image_that_is_gone_is_missed(make_run, photos):

@@ -1,5 +1,7 @@
 """What the page asks for, and what it sends."""
 
+import json
+
 import pytest
 
 from stepe import Run
@@ -153,3 +155,14 @@ def test_data_that_is_gone_is_said_to_be(ask, run, tmp_path):
     assert answer.status == 500
     assert "is gone; put it back" in answer.json["error"]
     assert Run(run.path).decisions.current() == {}
+
+
+def test_the_input_of_a_run_made_elsewhere_is_read_only_if_that_was_agreed_to(ask, run, tmp_path):
+    (tmp_path / "table.csv").write_text("label\n")
+    config = json.loads((run.path / "config.json").read_text())
+    config["request"]["data"] = str(tmp_path / "table.csv")
+    (run.path / "config.json").write_text(json.dumps(config))
+    refused = ask("/api/export", {"what": "cleaned", "mode": "mark"})
+    assert refused.status == 500
+    assert "add --trust-paths" in refused.json["error"]
+    assert not (run.path / "cleaned.csv").exists()

@@ -10,6 +10,7 @@ from stepe import InputError, Run
 from stepe.review.cleaned import write_cleaned
 from stepe.review.reviewed import COLUMNS, apply_reviewed, read_reviewed, reviewed_text, write_reviewed
 from stepe.run.decisions import Action, Decision
+from stepe.run.paths import remember
 
 NASTY = ("=1+1", "'=1+1", "a,b\r\nc", "\rd", "שלום")
 HEADER = ",".join(COLUMNS)
@@ -184,6 +185,7 @@ def test_a_file_replaces_what_it_speaks_of_and_leaves_the_rest(run, write):
 )
 def test_the_cleaned_data_has_what_people_chose(run, mode, labels):
     run = decide(run, (0, "accepted", "dog"), (1, "kept", "cat"), (2, "relabelled", "cow"), (3, "unsure", None))
+    remember(run.path)
     cleaned = pd.read_csv(write_cleaned(run, mode), dtype=str, keep_default_na=False)
     assert cleaned["label"].tolist() == labels
     if mode == "mark":

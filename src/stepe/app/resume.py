@@ -14,15 +14,22 @@ from stepe.errors import RunError
 from stepe.models.encoders import encoder_fitter
 from stepe.run.folder import read_config
 from stepe.run.lock import locked
+from stepe.run.paths import Trust, check_paths, local_paths
 from stepe.training.building import find_device
 
 
 def resume(
-    path: str | Path, *, say: Callable[[str], None] = lambda message: None, follow: Follow | None = None, **changed: Any
+    path: str | Path,
+    *,
+    trust_paths: Trust = False,
+    say: Callable[[str], None] = lambda message: None,
+    follow: Follow | None = None,
+    **changed: Any,
 ) -> Run:
     """Continue an interrupted run, to the same result as if it had never been interrupted.
 
-    ``changed`` are arguments the caller insists on; one that differs from the run's own is an error.
+    ``changed`` are arguments the caller insists on; one that differs from the run's own is an error. A run that
+    somebody else made reads and writes where its folder says only with ``trust_paths``.
     """
     path = Path(path)
     saved = read_config(path)["request"]
@@ -32,6 +39,7 @@ def resume(
             "the table it was made from"
         )
     request = Request.read(saved)
+    check_paths(path, {name: paths for name, paths in _named(request).items() if name not in changed}, trust_paths)
     if "method" in changed:
         asked = tuple(name.strip() for name in changed.pop("method").split(","))
         if asked != request.methods[: len(asked)] and not (asked == ("all",) and request.every_method):
@@ -62,3 +70,13 @@ def resume(
         review = None if request.decisions is None else review_of(request.decisions, path)
         source = prepare(source, request.noise, request.seed, review, say)
         return carry_out(request, source, path, resume=True, say=say, follow=follow, review=review)
+
+
+def _named(request: Request) -> dict[str, list[Path]]:
+    """What a run reads, and where it writes besides its folder, by option."""
+    read = {name: getattr(request, name) for name in ("data", "test", "decisions", "model")}
+    sent = [text.partition(":") for text in request.track]
+    return {name: local_paths(text) for name, text in read.items() if text is not None} | {
+        "data_dir": [] if request.data_dir is None else [Path(request.data_dir)],
+        "track": [Path(where) for name, _, where in sent if name == "tensorboard" and where],
+    }

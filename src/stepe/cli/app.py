@@ -20,7 +20,7 @@ from stepe.cli.export import export
 from stepe.cli.predict import predict
 from stepe.cli.reproduce import reproduce
 from stepe.cli.review import review
-from stepe.cli.runs import RunArgument, open_run, run_path
+from stepe.cli.runs import RunArgument, TrustOption, open_run, run_path, trust_or_ask
 from stepe.errors import InputError, StepeError
 from stepe.methods import EVERY_METHOD
 
@@ -285,6 +285,7 @@ def clean(
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Continue an interrupted run.", show_default=False)
     ] = None,
+    trust_paths: TrustOption = False,
     drop: Annotated[
         bool, typer.Option("--drop", help="Leave the suspicious rows out of the cleaned file, not just mark them.")
     ] = False,
@@ -333,7 +334,8 @@ def clean(
                 raise InputError("--compare and --no-compare were settled when the run began; leave them away")
             values = context.params | {"warmup": warmup_given, "rho_max": rho_max_given, "decisions": reviewed}
             insisted = {name: value for name, value in values.items() if _typed(context, name)}
-            return go_on(path, say=say, follow=follow, **{name: insisted[name] for name in insisted if name in RESUMED})
+            changed = {name: insisted[name] for name in insisted if name in RESUMED}
+            return go_on(path, trust_paths=trust_or_ask(trust_paths), say=say, follow=follow, **changed)
         assert data is not None
         return start(
             data,
@@ -394,7 +396,7 @@ def _write_cleaned(run: stepe.Run, mode: "Mode") -> Path | None:
 
     request = run.config["request"]
     experiment = request.get("noise") is not None or not request.get("held_out_noisy", True)
-    return None if experiment and mode == "mark" else write_cleaned(run, mode, say=tell)
+    return None if experiment and mode == "mark" else write_cleaned(run, mode, trust_paths=True, say=tell)
 
 
 def _number_or_auto(text: str | None, option: str, kind: type[Any]) -> Any:
@@ -422,8 +424,10 @@ def _with_progress(console: Console, work: Callable[[Any], stepe.Run]) -> stepe.
     if not console.is_terminal:
         return work(lambda method, position, total: Lines(console, method))
     bars = Bars(console)
-    with bars.progress:
+    try:
         return work(bars.follow)
+    finally:
+        bars.progress.stop()
 
 
 def _show_result(run: stepe.Run, written: Path | None, *, quiet: bool, as_json: bool) -> None:

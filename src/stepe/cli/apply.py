@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from stepe.cli.cleaned import mode_of, tell
-from stepe.cli.runs import RunArgument, open_run
+from stepe.cli.runs import RunArgument, TrustOption, open_run, trust_or_ask
 
 
 def apply(
@@ -26,6 +26,7 @@ def apply(
         Path | None,
         typer.Option(metavar="FILE", help="Another file than cleaned.* in the run folder.", show_default=False),
     ] = None,
+    trust_paths: TrustOption = False,
 ) -> None:
     """Take over the decisions of a file, and write the input again with the labels that people chose."""
     from stepe.review.cleaned import write_cleaned
@@ -38,4 +39,5 @@ def apply(
     told = ", ".join(f"{count[verdict]} {verdict}" for verdict in VERDICTS if count[verdict])
     console = Console(stderr=True, emoji=False)
     console.print(f"{count.total()} decisions: {told or 'none'}", highlight=False, soft_wrap=True)
-    typer.echo(str(write_cleaned(open_run(run), mode, out=out, say=tell)))
+    trust = trust_or_ask(trust_paths)
+    typer.echo(str(write_cleaned(open_run(run), mode, out=out, trust_paths=trust, say=tell)))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stepe.cli.runs import RunArgument, open_run
+from stepe.cli.runs import RunArgument, TrustOption, open_run, trust_or_ask
 from stepe.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,11 +20,13 @@ def cleaned(
         Path | None,
         typer.Option(metavar="FILE", help="Another file than cleaned.* in the run folder.", show_default=False),
     ] = None,
+    trust_paths: TrustOption = False,
 ) -> None:
     """Write the input again with its suspicious rows marked, left out or relabelled; all else stays as it was."""
     from stepe.review.cleaned import write_cleaned
 
-    typer.echo(str(write_cleaned(open_run(run), mode_of(drop=drop, relabel=relabel), out=out, say=tell)))
+    mode, trust = mode_of(drop=drop, relabel=relabel), trust_or_ask(trust_paths)
+    typer.echo(str(write_cleaned(open_run(run), mode, out=out, trust_paths=trust, say=tell)))
 
 
 def tell(message: str) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from stepe.cli.runs import RunArgument, open_run
+from stepe.cli.runs import RunArgument, TrustOption, open_run, trust_or_ask
 
 
 def export(
@@ -19,6 +19,7 @@ def export(
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All samples, not only the suspects.")] = False,
+    trust_paths: TrustOption = False,
 ) -> None:
     """Hand the suspects, with suggestions, to Label Studio or FiftyOne."""
     from stepe.review.export import export as write
@@ -28,4 +29,5 @@ def export(
     def say(message: str) -> None:
         console.print(message, highlight=False, soft_wrap=True, markup=False)
 
-    typer.echo(str(write(open_run(run), to, out=out, everything=everything, say=say)))
+    trust = trust_or_ask(trust_paths)
+    typer.echo(str(write(open_run(run), to, out=out, everything=everything, trust_paths=trust, say=say)))

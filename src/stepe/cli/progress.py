@@ -24,6 +24,7 @@ class Bars:
 
     def follow(self, method: str, position: int, total: int) -> "Bar":
         """The bar of one run."""
+        self.progress.start()  # not before there is something to show: until then, questions may be asked
         return Bar(self.progress, method)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from stepe.cli.runs import RunArgument, open_run
+from stepe.cli.runs import RunArgument, TrustOption, open_run
 from stepe.errors import InputError
 
 
@@ -15,6 +15,7 @@ def review(
         int | None, typer.Option(min=0, max=65535, help="By default 8765, or any that is free.", show_default=False)
     ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the address, and open no browser.")] = False,
+    trust_paths: TrustOption = False,
 ) -> None:
     """Go through the suspects of a run in a browser on this machine: accept, keep, choose another label.
 
@@ -39,4 +40,4 @@ def review(
         )
         typer.echo(address)
 
-    serve(suspects, port=port, tell=tell, show=not no_open)
+    serve(suspects, port=port, tell=tell, show=not no_open, trust_paths=trust_paths)

@@ -1,5 +1,6 @@
 """Runs, as they are named on the command line."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,7 +8,14 @@ import typer
 
 if TYPE_CHECKING:
     from stepe.app.run import Run
+    from stepe.run.paths import Trust
 
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust-paths", help="Follow the paths that the run folder names, although somebody else made it elsewhere."
+    ),
+]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, or [b]latest[/b].")]
 
 
@@ -16,6 +24,11 @@ def run_path(name: str) -> Path:
     from stepe.run.folder import latest_run
 
     return latest_run() if name == "latest" and not Path(name).exists() else Path(name)
+
+
+def trust_or_ask(trusted: bool) -> "Trust":
+    """What agrees to the paths of somebody else's run folder: ``--trust-paths``, or a person at a terminal."""
+    return trusted or (lambda said: sys.stdin.isatty() and typer.confirm(f"{said}. Use that?", err=True))
 
 
 def open_run(name: str) -> "Run":

@@ -28,7 +28,7 @@ MOST_ROWS = 200
 """suspects whose details are sent at once"""
 
 
-def review_app(suspects: Suspects, *, token: str, port: int) -> App:
+def review_app(suspects: Suspects, *, token: str, port: int, trust_paths: bool = False) -> App:
     """The application for one run, guarded."""
     theme = files("stepe.report") / "templates" / "theme.css"
     static = {
@@ -81,7 +81,7 @@ def review_app(suspects: Suspects, *, token: str, port: int) -> App:
             case {"what": "reviewed"}:
                 written = write_reviewed(run)
             case {"what": "cleaned", "mode": str(mode)} if mode in MODES:
-                written = write_cleaned(run, mode)
+                written = write_cleaned(run, mode, trust_paths=trust_paths)
             case _:
                 raise InputError("ask for reviewed, or for cleaned and how")
         exported[written.name] = written

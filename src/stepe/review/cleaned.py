@@ -9,6 +9,7 @@ from stepe.errors import InputError, RunError
 from stepe.files import replacing
 from stepe.review.edits import MODES, Edits, Mode
 from stepe.run.folder import RunFolder
+from stepe.run.paths import Trust, check_paths
 from stepe.tables import delimited
 from stepe.tables.formats import Format, format_of, rewritten_suffix
 from stepe.tables.rewriting import Cell
@@ -21,6 +22,7 @@ def write_cleaned(
     mode: Mode = "mark",
     *,
     out: str | Path | None = None,
+    trust_paths: Trust = False,
     say: Say = lambda message: None,
 ) -> Path:
     """Write the input of a finished run again; returns the path, by default ``cleaned.<ext>`` in the run folder.
@@ -31,12 +33,13 @@ def write_cleaned(
             rows out, ``"relabel"`` gives them the suggested label. What people have decided in a review is carried
             out in all three: such a row has the label they chose, and is no suspect any more.
         out: another file to write.
+        trust_paths: whether the input is read wherever the run folder says that it lies, though somebody else made it.
         say: is told if the file is of another format than the input.
     """
     run = run if isinstance(run, RunFolder) else RunFolder(run)
     if mode not in MODES:
         raise InputError(f"mode is {mode!r}; choose {', '.join(MODES)}")
-    origin = find_origin(run)
+    origin = find_origin(run, trust_paths)
     format_ = None if origin is None else origin.format
     suffix = ".csv" if origin is None or format_ is None else rewritten_suffix(origin.path)
     target = run.file(f"cleaned{suffix}") if out is None else Path(out)
@@ -73,7 +76,7 @@ class Origin:
         return None if self.path.is_dir() else format_of(self.path)
 
 
-def find_origin(run: RunFolder) -> Origin | None:
+def find_origin(run: RunFolder, trust_paths: Trust) -> Origin | None:
     """The input of a run; ``None`` if its labels are in no file: arrays, data sets by name, planted noise."""
     request = run.config["request"]
     if not request.get("data") or request.get("noise"):
@@ -85,6 +88,7 @@ def find_origin(run: RunFolder) -> Origin | None:
         if images or format_of(path) is not None:
             raise RunError(f"{path}, from which {run.path} was made, is gone; put it back")
         return None
+    check_paths(run.path, {"input": [path]}, trust_paths)
     label = request.get("label") or ("labels" if path.suffix.lower() == ".npz" else "label")
     return Origin(path, label, request.get("encoding") or "utf-8")
 

@@ -15,6 +15,7 @@ from stepe.files import inside, replacing, reporting, write_text
 from stepe.review.cleaned import Origin, find_origin
 from stepe.review.edits import own_samples
 from stepe.run.folder import RunFolder
+from stepe.run.paths import Trust
 from stepe.run.previews import media_type
 from stepe.tables.cells import same_label
 from stepe.tables.formats import FORMATS, read_rows
@@ -34,6 +35,7 @@ def export(
     *,
     out: str | Path | None = None,
     everything: bool = False,
+    trust_paths: Trust = False,
     say: Say = lambda message: None,
 ) -> Path:
     """Write the suspects of a finished run for another tool, most suspicious first; returns the path.
@@ -44,6 +46,7 @@ def export(
             or ``"fiftyone"``: a folder for ``fiftyone.Dataset.from_dir(..., fiftyone.types.FiftyOneDataset)``.
         out: the file, or the folder; by default ``label-studio.json`` or ``fiftyone`` in the run folder.
         everything: all samples, not only the flagged ones.
+        trust_paths: whether the input is read wherever the run folder says that it lies, though somebody else made it.
         say: is told how to go on in the other tool.
     """
     if to not in TOOLS:
@@ -57,7 +60,7 @@ def export(
     chosen = samples if everything else samples[samples["flagged"].astype(bool)]
     if chosen.empty:
         raise InputError(f"{run.path} has no suspects to export; all its samples can be had with --all")
-    write(run, chosen, target, say)
+    write(run, chosen, _contents(run, chosen, find_origin(run, trust_paths)), target, say)
     return target
 
 
@@ -65,10 +68,9 @@ def export(
 # What a sample is
 
 
-def _contents(run: RunFolder, samples: "pd.DataFrame") -> list[Item]:
+def _contents(run: RunFolder, samples: "pd.DataFrame", origin: Origin | None) -> list[Item]:
     """Each sample as what a person can look at: ``image`` (a file or its content), ``text``, or ``row``."""
     request = run.config["request"]
-    origin = find_origin(run)
     if origin is not None and origin.path.is_dir():
         return [{"image": _file(origin.path, name)} for name in samples["id"]]
     if origin is not None and origin.format not in (None, FORMATS[".npz"]):
@@ -85,6 +87,8 @@ def _contents(run: RunFolder, samples: "pd.DataFrame") -> list[Item]:
 def _file(folder: Path, name: str) -> Path:
     # Not resolved: a link is known by its own name.
     path = Path(os.path.abspath(folder / name))  # noqa: PTH100
+    if not path.is_relative_to(os.path.abspath(folder)):  # noqa: PTH100
+        raise RunError(f"the picture {name!r} lies outside of {folder}; paths must stay below the folder of the input")
     if not path.is_file():
         raise RunError(f"there is no file {path} any more; put it back, or clean the new data")
     return path
@@ -122,10 +126,9 @@ LABEL = "label"
 SAMPLE = "sample"
 
 
-def _write_label_studio(run: RunFolder, samples: "pd.DataFrame", target: Path, say: Say) -> None:
+def _write_label_studio(run: RunFolder, samples: "pd.DataFrame", contents: list[Item], target: Path, say: Say) -> None:
     if target.suffix != ".json":
         raise InputError(f"{target} does not end in .json, the form in which Label Studio imports tasks")
-    contents = _contents(run, samples)
     folder = _common_folder(contents)
     # Features have nothing to look at but their id.
     shown = next((key for key in ("image", "text", "row") if any(key in content for content in contents)), "row")
@@ -206,9 +209,8 @@ def labelling_config(shown: str, class_names: list[str]) -> str:
 # FiftyOne
 
 
-def _write_fiftyone(run: RunFolder, samples: "pd.DataFrame", target: Path, say: Say) -> None:
+def _write_fiftyone(run: RunFolder, samples: "pd.DataFrame", contents: list[Item], target: Path, say: Say) -> None:
     """``samples.json`` and ``metadata.json``, in the form without a version that every release reads."""
-    contents = _contents(run, samples)
     if not any("image" in content for content in contents):
         raise InputError(f"FiftyOne shows images, and {run.path} has none; export it to label-studio")
     with reporting(target):
@@ -256,7 +258,7 @@ def _classification(label: str, confidence: float | None = None) -> Item:
     return {"_cls": "Classification", "tags": [], "label": label} | known
 
 
-TOOLS: dict[str, tuple[Callable[[RunFolder, "pd.DataFrame", Path, Say], None], str]] = {
+TOOLS: dict[str, tuple[Callable[[RunFolder, "pd.DataFrame", list[Item], Path, Say], None], str]] = {
     "label-studio": (_write_label_studio, "label-studio.json"),
     "fiftyone": (_write_fiftyone, "fiftyone"),
 }

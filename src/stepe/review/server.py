@@ -19,13 +19,18 @@ USUAL_PORT = 8765
 """the same at each start, so that a page that was left open finds its server again"""
 
 
-def serve(suspects: Suspects, *, port: int | None, tell: Callable[[str], None], show: bool) -> None:
-    """Serve until interrupted; ``tell`` is told the address, and ``show`` opens it in a browser."""
+def serve(
+    suspects: Suspects, *, port: int | None, tell: Callable[[str], None], show: bool, trust_paths: bool = False
+) -> None:
+    """Serve until interrupted; ``tell`` is told the address, and ``show`` opens it in a browser.
+
+    With ``trust_paths``, the input is read wherever the run folder says that it lies, though somebody else made it.
+    """
     listening = _listen(port)
     token = secrets.token_urlsafe(24)
     found = listening.getsockname()[1]
     address = f"http://{HOST}:{found}/?token={token}"
-    app = review_app(suspects, token=token, port=found)
+    app = review_app(suspects, token=token, port=found, trust_paths=trust_paths)
     config = uvicorn.Config(
         app, log_level="error", access_log=False, server_header=False, date_header=False, lifespan="off", ws="none"
     )

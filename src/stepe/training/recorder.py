@@ -23,6 +23,7 @@ from stepe.loop.ledger import Ledger
 from stepe.methods import Method
 from stepe.run.folder import FORMAT, read_config
 from stepe.run.lock import LOCK, OWNER, check_free, locked
+from stepe.run.paths import remember
 from stepe.run.previews import Exhibit, worth_showing, write_exhibits
 from stepe.run.trace import Trace
 from stepe.samples.samples import TensorSamples
@@ -122,6 +123,8 @@ class Recorder:
                 "environment": describe_environment(training.task.seed, str(training.engine.device)),
             }
             write_text(inside(self.path, "config.json"), json.dumps(plain(config), indent=1, ensure_ascii=False))
+            if self.about.request:
+                remember(self.path)
         checkpoint.save(inside(self.path, "checkpoint"), training)
 
     def _take_up(self, training: Training) -> bool:
