@@ -57,7 +57,7 @@ def main() -> None:
 
     found = result.summary["noise"]["flagged"]
     print(f"{result.summary['flagged']} samples look wrong; {found['precision']:.0%} of them are")
-    for issue in result.issues(TAGS).head(3).itertuples():
+    for issue in result.issues.head(3).itertuples():
         tags = ", ".join(tag for tag, applies in zip(TAGS, true[issue.row], strict=True) if applies) or "(none)"
         print(f"  row {issue.row}: given {issue.given_label}; suggested {issue.suggested_label}; true {tags}")
 
