@@ -14,11 +14,11 @@ import torch
 
 import stepe
 from stepe.beliefs.confident import prunable
-from stepe.data.collect import Layout
 from stepe.data.source import Source, open_source
 from stepe.evidence.noise_rate import estimate_rate
 from stepe.judges.neighbours import nearest
 from stepe.loop.metrics import auroc
+from stepe.options.layout import Layout
 
 DATA = Path(os.environ.get("STEPE_DATA") or "nowhere")
 TEXTS = DATA / "debian-packages.csv"

@@ -16,12 +16,13 @@ import stepe
 from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
 from stepe.app.clean import clean, default_name
-from stepe.app.request import METHOD, Request
+from stepe.app.request import METHOD, method_options
 from stepe.app.resume import resume
 from stepe.data.source import Source
 from stepe.loop.metrics import Truth
 from stepe.methods import EVERY_METHOD
 from stepe.run.lock import locked
+from stepe.run.record import Request
 from stepe.training.building import Silent, Training
 
 ALL = list(dict.fromkeys([METHOD, *EVERY_METHOD]))
@@ -538,7 +539,7 @@ def test_balanced_training_finds_more_of_a_rare_class(tmp_path):
             {"average": 0.85, "refine": 0.5, "cutmix": 0.5, "prior": "none", "score": "guess"},
         ),
         (
-            {"probe": "in-sample", "augments": True, "held_out_noisy": False},
+            {"probe": "in-sample", "augments": True, "uniform_classes": True},
             {"average": 0.85, "refine": 0.5, "cutmix": 0.5, "prior": "uniform", "score": "guess"},
         ),
     ],
@@ -547,5 +548,5 @@ def test_balanced_training_finds_more_of_a_rare_class(tmp_path):
 def test_step_e_plus_has_the_parts_that_serve_the_data(file, changed, expected):
     clean(file, rho_max=0.2, epochs=2, out="run")
     request = Request.read(json.loads(Path("run/config.json").read_text())["request"])
-    found = replace(request, **changed).options("step-e-plus")
+    found = method_options(replace(request, **changed), "step-e-plus")
     assert {name: value for name, value in found.items() if name not in ("rho_max", "warmup", "min_keep")} == expected

@@ -75,7 +75,7 @@ def test_a_table_becomes_a_run_under_its_own_names(frame, layout, kind):
     assert request["kind"] == kind
     assert (request["label"], request["text"], request["id"]) == ("label", layout.get("text"), "nr")
     assert request["features"] == (["size"] if kind == "features" else None)
-    assert request["held_out_noisy"] is True
+    assert request["is_experiment"] is False
     assert run.class_names == ["food", "pet"]
     samples = run.samples.sort_values("row")
     assert samples["id"].tolist() == frame["nr"].tolist()

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from stepe import InputError
-from stepe.data.collect import Layout
 from stepe.data.noise import Noise
 from stepe.data.source import Source, open_own, open_source
+from stepe.options.layout import Layout
 
 N = 60
 

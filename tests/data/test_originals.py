@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from stepe.data.collect import Layout
 from stepe.data.noise import Noise
 from stepe.data.originals import Originals
 from stepe.data.source import digits, open_own
+from stepe.options.layout import Layout
 
 
 def picture_of(exhibit) -> Image.Image:

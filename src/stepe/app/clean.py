@@ -10,8 +10,6 @@ import numpy.typing as npt
 from stepe.app.decided import Review, stated
 from stepe.app.networks import preset_for
 from stepe.app.request import (
-    Auto,
-    Request,
     asked_methods,
     by_preset,
     check_methods,
@@ -19,22 +17,22 @@ from stepe.app.request import (
     check_strong,
     choose_methods,
     column_names,
-    is_benchmark,
     tracked,
     without_refused,
 )
 from stepe.app.run import Run
 from stepe.app.work import Follow, carry_out, resumable
 from stepe.data import arrays
-from stepe.data.collect import Layout, resolved
+from stepe.data.collect import resolved
 from stepe.data.noise import Noise
 from stepe.data.source import BUNDLED_PREFIX, Source, open_own, open_source
-from stepe.data.split import HOLD_OUT
 from stepe.errors import RunError
 from stepe.models.encoders import encoder_fitter
 from stepe.models.pretrained import check_model
+from stepe.options.layout import HOLD_OUT, Layout
 from stepe.run.folder import read_config
 from stepe.run.lock import locked, locked_new
+from stepe.run.record import Auto, Request
 from stepe.training.building import find_device
 
 if TYPE_CHECKING:
@@ -181,9 +179,10 @@ def clean(
         seed=seed,
         device=device,
         data_dir=None if folder is None else str(folder.resolve()),
-        probe=probe or ("in-sample" if is_benchmark(source) else "auto"),
+        probe=probe or source.default_probe,
         kind=source.kind,
-        held_out_noisy=source.held_out_noisy,
+        is_experiment=source.is_experiment,
+        uniform_classes=source.uniform_classes,
         duplicates=source.duplicates,
         decisions=None if review is None else str(review.run.path.resolve()),
         decisions_until=0 if review is None else review.until,

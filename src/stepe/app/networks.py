@@ -11,14 +11,15 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from stepe.app.request import Request, is_benchmark
-from stepe.data.encoders import DataKind, FeatureEncoder, TableEncoder, TextEncoder
+from stepe.data.encoders import FeatureEncoder, TableEncoder, TextEncoder
 from stepe.data.images import SMALL
 from stepe.data.source import Source
 from stepe.engine.stack import SMALL_MODEL
 from stepe.loop.randomness import Stream, seeded
 from stepe.models.build import build
 from stepe.models.encoders import FrozenEncoder
+from stepe.options.layout import DataKind
+from stepe.run.record import Request
 from stepe.samples.augmentation import CropFlip, Normalised
 from stepe.samples.strong import Strong
 
@@ -78,8 +79,8 @@ def training_for(kind: DataKind, n: int, *, pretrained: bool = False) -> Preset:
 
 def preset_for(source: Source, model: str | None) -> Preset:
     """How the network for a source is trained."""
-    if is_benchmark(source):
-        return Preset()
+    if source.default_epochs is not None:
+        return Preset(epochs=source.default_epochs)
     if isinstance(source.encoder, FrozenEncoder):
         return training_for("features", len(source.labels))
     return training_for(source.kind, len(source.labels), pretrained=model is not None)

@@ -9,9 +9,8 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from stepe.app.request import Request
 from stepe.app.work import PREPROCESSING
-from stepe.data.collect import Collection, Layout, collect, from_matrix
+from stepe.data.collect import Collection, collect, from_matrix
 from stepe.data.encoders import Encoder, FeatureEncoder, ImageEncoder
 from stepe.data.source import check_there
 from stepe.errors import InputError, RunError
@@ -19,6 +18,8 @@ from stepe.loop.probe import evaluating
 from stepe.loop.randomness import preserved
 from stepe.models.build import build
 from stepe.models.encoders import FrozenEncoder, read_encoder
+from stepe.options.layout import Layout
+from stepe.run.record import Request
 from stepe.samples.augmentation import Normalised
 from stepe.training.building import find_device
 

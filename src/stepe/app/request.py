@@ -1,23 +1,19 @@
 """What was asked of ``stepe clean``, checked before anything is trained."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from stepe.data.collect import Layout
-from stepe.data.encoders import DataKind
 from stepe.data.source import Source
 from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
 from stepe.loop.schedule import check_epochs
 from stepe.methods import EVERY_METHOD, RECIPES, Task, make_method, method_class
+from stepe.run.record import Request
 from stepe.samples.given_labels import as_tensor
 from stepe.samples.strong import Strong
 from stepe.training.building import cross_entropy
-
-Auto = Literal["auto"]
-
 
 METHOD = "step-e-plus"
 
@@ -30,77 +26,26 @@ WINDOWS = 0.5
 """share of the pictures that Step-E+ cuts a window into, by what served on CIFAR (``docs/research/step-e-plus.md``)"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request(Layout):
-    """What was asked for, the data's layout included; kept in ``config.json``, and all that is needed to resume."""
+def method_options(request: Request, method: str) -> dict[str, Any]:
+    """The options that a method gets by what was asked for: those that it understands."""
+    wanted: dict[str, Any] = {"rho_max": request.rho_max, "warmup": request.warmup, "min_keep": request.min_keep}
+    if request.preset == PAPER and method == PAPERS_METHOD:
+        wanted["score"] = "loss"
+    if method == METHOD:
+        wanted |= _parts_that_serve(request)
+    if not request.blends:
+        wanted["mixup"] = 0
+    return {name: value for name, value in wanted.items() if name in method_class(method).options()}
 
-    name: str
-    """what to call the data"""
-    data: str | None
-    """``None``: arrays or a table in memory, which only their owner can bring again"""
-    methods: tuple[str, ...]
-    """the first is the run; the others are trained for comparison"""
-    noise: str | None
-    epochs: int
-    warmup: int | Auto | None
-    rho_max: float | Auto | None
-    noise_rate: float | None
-    min_keep: float
-    seed: int
-    device: str
-    data_dir: str | None = None
-    probe: str = "in-sample"
-    kind: DataKind = "features"
-    """of data: images, text, table or features"""
-    held_out_noisy: bool = True
-    """whether the held-out labels, too, can be wrong"""
-    duplicates: int = 0
-    """samples whose very input also stands under another label; ``duplicates.csv`` lists them"""
-    decisions: str | None = None
-    """an earlier run, on whose labels people have decided"""
-    decisions_until: int = 0
-    """the last entry of its log that counts"""
-    balanced: bool = False
-    """whether every class counts alike in training, however rare"""
-    strong: float = 0.0
-    """share of the pictures that are augmented strongly, drawn anew each epoch"""
-    track: tuple[str, ...] = ()
-    """where the history goes besides the run folder"""
-    blends: bool = True
-    """whether half of one input and half of another are an input"""
-    every_method: bool = False
-    """whether all methods were asked for that the data allows"""
-    preset: str | None = None
-    """``paper``: exactly what the paper does"""
-    augments: bool = False
-    """whether inputs are pictures that are drawn anew each epoch"""
 
-    @classmethod
-    def read(cls, saved: dict[str, Any]) -> "Request":
-        """From its JSON."""
-        lists = {name: tuple(value) for name, value in saved.items() if isinstance(value, list)}
-        return cls(**(saved | lists))
-
-    def options(self, method: str) -> dict[str, Any]:
-        """The options a method understands."""
-        wanted: dict[str, Any] = {"rho_max": self.rho_max, "warmup": self.warmup, "min_keep": self.min_keep}
-        if self.preset == PAPER and method == PAPERS_METHOD:
-            wanted["score"] = "loss"
-        if method == METHOD:
-            wanted |= self._parts()
-        if not self.blends:
-            wanted["mixup"] = 0
-        return {name: value for name, value in wanted.items() if name in method_class(method).options()}
-
-    def _parts(self) -> dict[str, Any]:
-        """Which parts of Step-E+ serve."""
-        if self.augments:
-            # By what served on CIFAR-100N (docs/research/step-e-plus.md), ranking by the guess included. All of CIFAR's
-            # classes have equally many pictures, which is public.
-            prior = "none" if self.held_out_noisy else "uniform"
-            return {"average": 0.85, "refine": 0.5, "cutmix": WINDOWS, "prior": prior, "score": "guess"}
-        # Where nothing is augmented, much dropout makes our networks slow learners; slowed down further, they underfit.
-        return {"average": 0, "refine": 0, "mixup": 0} if self.probe == "in-sample" else {}
+def _parts_that_serve(request: Request) -> dict[str, Any]:
+    """Which parts of Step-E+ serve the data."""
+    if request.augments:
+        # By what served on CIFAR-100N (docs/research/step-e-plus.md), ranking by the guess included.
+        prior = "uniform" if request.uniform_classes else "none"
+        return {"average": 0.85, "refine": 0.5, "cutmix": WINDOWS, "prior": prior, "score": "guess"}
+    # Where nothing is augmented, much dropout makes our networks slow learners; slowed down further, they underfit.
+    return {"average": 0, "refine": 0, "mixup": 0} if request.probe == "in-sample" else {}
 
 
 def by_preset(
@@ -154,7 +99,7 @@ def choose_methods(method: str | Sequence[str], source: Source, compare: bool | 
 def check_options(request: Request, **given: Any) -> None:
     """An option that the main method would silently ignore is a mistake."""
     main = request.methods[0]
-    ignored = [name for name, value in given.items() if value is not None and name not in request.options(main)]
+    ignored = [name for name, value in given.items() if value is not None and name not in method_options(request, main)]
     if ignored and len(request.methods) == 1:
         raise InputError(f"method {main!r} has no {' or '.join(ignored)}; leave it out, or choose another method")
 
@@ -191,7 +136,7 @@ def without_refused(request: Request, source: Source, say: Callable[[str], None]
 
 
 def _check_method(name: str, request: Request, source: Source) -> None:
-    method = make_method(name, **request.options(name))
+    method = make_method(name, **method_options(request, name))
     if method.mixes_inputs and not request.blends:
         raise InputError(
             f"method {name!r} trains on blends of two inputs, and texts and categories cannot be blended: choose "
@@ -216,8 +161,3 @@ def _check_method(name: str, request: Request, source: Source) -> None:
 def known_rate(request: Request, source: Source) -> float | None:
     """The share of wrong labels, where somebody knows it."""
     return source.noise_rate if request.noise_rate is None else request.noise_rate
-
-
-def is_benchmark(source: Source) -> bool:
-    """Whether the noise is part of the data, so that its rate is known."""
-    return not source.held_out_noisy

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from stepe.app.clean import prepare, review_of
-from stepe.app.request import Request, column_names, tracked
+from stepe.app.request import column_names, tracked
 from stepe.app.run import Run
 from stepe.app.work import Follow, carry_out, resumable
 from stepe.data.collect import resolved
@@ -15,6 +15,7 @@ from stepe.models.encoders import encoder_fitter
 from stepe.run.folder import read_config
 from stepe.run.lock import locked
 from stepe.run.paths import Trust, check_paths, local_paths
+from stepe.run.record import Request
 from stepe.training.building import find_device
 
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from stepe.app.decided import Review
 from stepe.app.networks import Preset, describe_network, image_options, is_small, preset_for, say_how_long, threads_for
-from stepe.app.request import Request, known_rate
+from stepe.app.request import known_rate, method_options
 from stepe.app.run import Run
 from stepe.data.encoders import ImageEncoder, write_encoder
 from stepe.data.source import Source
@@ -23,6 +23,7 @@ from stepe.loop.randomness import Stream, seeded
 from stepe.methods import RECIPES, method_class
 from stepe.models.build import build
 from stepe.models.pair import Pair
+from stepe.run.record import Request
 from stepe.training.building import Observer, balanced_weight, find_device
 from stepe.training.fit import fit
 from stepe.training.prune import prune
@@ -151,5 +152,5 @@ def _train(
             # Probers are saved too: hundreds of megabytes, for a large network.
             checkpoint_every=1 if is_small(model) else 5,
             observers=observers,
-            **request.options(method),
+            **method_options(request, method),
         )

@@ -393,10 +393,11 @@ def clean(
 def _write_cleaned(run: stepe.Run, mode: "Mode") -> Path | None:
     """The data again with the suspects marked, removed or corrected; of an experiment, only if it was asked for."""
     from stepe.review.cleaned import write_cleaned
+    from stepe.run.record import Request
 
-    request = run.config["request"]
-    experiment = request.get("noise") is not None or not request.get("held_out_noisy", True)
-    return None if experiment and mode == "mark" else write_cleaned(run, mode, trust_paths=True, say=tell)
+    if Request.read(run.config["request"]).is_experiment and mode == "mark":
+        return None
+    return write_cleaned(run, mode, trust_paths=True, say=tell)
 
 
 def _number_or_auto(text: str | None, option: str, kind: type[Any]) -> Any:

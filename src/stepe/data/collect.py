@@ -15,10 +15,9 @@ import numpy.typing as npt
 from stepe.beliefs.names import Names
 from stepe.data import arrays, images, table
 from stepe.data.columns import cells
-from stepe.data.encoders import DataKind
 from stepe.data.originals import Originals
-from stepe.data.split import HOLD_OUT
 from stepe.errors import InputError
+from stepe.options.layout import DataKind, Layout
 from stepe.tables import spreadsheet
 from stepe.tables.cells import as_text, escape
 from stepe.tables.formats import format_of
@@ -32,45 +31,6 @@ NO = frozenset({"false", "f", "0", "0.0", "no", "n", "", "nan", "none", "null"})
 OUR_MARKS = re.compile(r"stepe_(flagged|suggested|suspicion)(_\d+)?")
 MEASURED = 20
 """so many different labels with fractions are no classes but measurements"""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where things lie in people's data, and how it is to be read and split."""
-
-    label: str | None = None
-    text: str | None = None
-    image: str | None = None
-    features: tuple[str, ...] | None = None
-    id: str | None = None
-    trusted: str | None = None
-    group: str | None = None
-    split_by: str | None = None
-    holdout: float = HOLD_OUT
-    test: str | None = None
-    encoding: str = "utf-8"
-    image_size: int | None = None
-    model: str | None = None
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """The columns that were named, by option."""
-        named = {name: getattr(self, name) for name in ("label", "text", "image", "id", "trusted", "group", "split_by")}
-        return {f"--{name.replace('_', '-')}": column for name, column in named.items() if column is not None}
-
-    def check_no_columns(self, name: str) -> None:
-        """Refuse names of columns where there are none."""
-        if given := [*self.columns, *(["--features"] if self.features else [])]:
-            raise InputError(f"{name} has no columns; leave {' and '.join(given)} out")
-
-    @property
-    def inputs_kind(self) -> DataKind:
-        """Of a table's inputs, by the columns that were named."""
-        given: dict[DataKind, object] = {"text": self.text, "images": self.image, "features": self.features}
-        named = [kind for kind, column in given.items() if column]
-        if len(named) > 1:
-            raise InputError("give one of --text, --image and --features, or none of them to learn from all columns")
-        return named[0] if named else "table"
 
 
 @dataclass(frozen=True)

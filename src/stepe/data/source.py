@@ -12,7 +12,6 @@ from stepe.beliefs.names import Names
 from stepe.data import arrays, cifar_n
 from stepe.data.collect import (
     Collection,
-    Layout,
     Say,
     can_collect,
     collect,
@@ -24,7 +23,6 @@ from stepe.data.collect import (
 )
 from stepe.data.encoders import (
     Array,
-    DataKind,
     Encoder,
     FeatureEncoder,
     FitEncoder,
@@ -39,12 +37,22 @@ from stepe.data.table import HF_PREFIX
 from stepe.errors import InputError
 from stepe.loop.draws import Draws
 from stepe.loop.metrics import Truth
+from stepe.options.layout import DataKind, Layout
 from stepe.run.previews import Exhibit, encoded
 from stepe.tables.formats import FORMATS
 
 BUNDLED_PREFIX = "bundled:"
 PROJECTED = 64
 """dimensions in which texts are compared, to plant noise that depends on them"""
+
+BENCHMARK: dict[str, Any] = {
+    "held_out_is_clean": True,
+    "uniform_classes": True,
+    "is_experiment": True,
+    "default_probe": "in-sample",
+    "default_epochs": 60,
+}
+"""what holds of digits and CIFAR; the classes of both have (about) equally many pictures, which is public"""
 
 Integers = npt.NDArray[np.int64]
 
@@ -77,8 +85,16 @@ class Source:
     clean_labels: Integers | None = None
     noise_rate: float | None = None
     """known, because it was planted or the data set says so"""
-    held_out_noisy: bool = True
-    """whether the held-out labels can be wrong too"""
+    held_out_is_clean: bool = False
+    """whether the held-out labels are known to be right"""
+    uniform_classes: bool = False
+    """whether all classes are known to be equally frequent"""
+    is_experiment: bool = False
+    """whether the noise is known or planted, so that nobody needs the data cleaned"""
+    default_probe: str = "auto"
+    """who judges the samples where nobody says"""
+    default_epochs: int | None = None
+    """length of a run where nobody says, and then our networks train as in the experiments; ``None``: by the data"""
     trusted: npt.NDArray[np.bool_] | None = None
     """bool: whose label was checked"""
     groups: Integers | None = None
@@ -110,7 +126,9 @@ class Source:
             raise InputError(f"{self.name} has wrong labels of its own; leave the noise out")
         if noise is None:
             truth = Truth(np.zeros(len(self.labels), dtype=bool), self.labels)
-            return replace(self, truth=truth, clean_x=self.x, clean_labels=self.labels, noise_rate=0.0)
+            return replace(
+                self, truth=truth, clean_x=self.x, clean_labels=self.labels, noise_rate=0.0, is_experiment=True
+            )
         planted = self._plant(noise, seed)
         return replace(
             self,
@@ -120,6 +138,7 @@ class Source:
             clean_x=self.x,
             clean_labels=self.labels,
             noise_rate=float(planted.noisy.mean()),
+            is_experiment=True,
             # An original would not show what was done to the input.
             originals=None if noise.kind == "outliers" else self.originals,
         )
@@ -179,7 +198,7 @@ def digits() -> Source:
         from_collection(collection, fit=lambda kind, inputs: FeatureEncoder.identity(64)),
         reference=f"{BUNDLED_PREFIX}digits",
         bundled=True,
-        held_out_noisy=False,
+        **BENCHMARK,
         image_shape=(8, 8),
         duplicates=0,
         files={},
@@ -203,7 +222,7 @@ def from_cifar(name: str, data_dir: Path | None = None) -> Source:
         test_names=Names.numbered(len(data.test_labels), "test"),
         kind="images",
         encoder=ImageEncoder(32, list(data.mean), list(data.std)),
-        held_out_noisy=False,
+        **BENCHMARK,
         reference=data.name,
         image_shape=(32, 32, 3),
         mean=data.mean,

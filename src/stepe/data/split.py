@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from stepe.errors import InputError
 from stepe.loop.draws import Draws
+from stepe.options.layout import HOLD_OUT
 
-HOLD_OUT = 0.2
 MOST_HELD_OUT = 0.9
 """a larger share would leave too little to train on"""
 WINDOW = 32

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 
 from stepe.data import encoders
-from stepe.data.encoders import Array, DataKind, Encoder, FeatureEncoder, FitEncoder, ImageEncoder, fit_encoder
+from stepe.data.encoders import Array, Encoder, FeatureEncoder, FitEncoder, ImageEncoder, fit_encoder
 from stepe.data.encoders.text import LONGEST, TEXT_LIMIT
 from stepe.models.pretrained import check_model, features, tokenizer
+from stepe.options.layout import DataKind
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from stepe.data.encoders.base import Array, DataKind, Encoder
+from stepe.data.encoders.base import Array, Encoder
 from stepe.data.encoders.features import FeatureEncoder
 from stepe.data.encoders.images import ImageEncoder
 from stepe.data.encoders.table import ColumnCode, TableEncoder
 from stepe.data.encoders.text import TextEncoder
 from stepe.errors import InputError, RunError
+from stepe.options.layout import DataKind
 
 __all__ = [
     "Array",
     "ColumnCode",
-    "DataKind",
     "Encoder",
     "FeatureEncoder",
     "FitEncoder",

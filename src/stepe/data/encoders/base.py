@@ -1,12 +1,12 @@
 """What every encoder is."""
 
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy.typing as npt
 
+from stepe.options.layout import DataKind
+
 Array = npt.NDArray[Any]
-DataKind = Literal["images", "text", "table", "features"]
-"""what a sample is: a picture, a text, a row of a table with columns of any type, or a row of numbers"""
 
 
 class Encoder(Protocol):

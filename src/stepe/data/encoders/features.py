@@ -6,8 +6,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from stepe.data.encoders.base import Array, DataKind
+from stepe.data.encoders.base import Array
 from stepe.errors import InputError
+from stepe.options.layout import DataKind
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from stepe.data.encoders.base import Array, DataKind
+from stepe.data.encoders.base import Array
+from stepe.options.layout import DataKind
 
 AT_ONCE = 1024
 """pictures that are measured at once"""

@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stepe.data.columns import cells, column_type, date_parts, numbers_of
-from stepe.data.encoders.base import Array, DataKind
+from stepe.data.encoders.base import Array
 from stepe.errors import InputError
+from stepe.options.layout import DataKind
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from stepe.data.encoders.base import Array, DataKind
+from stepe.data.encoders.base import Array
+from stepe.options.layout import DataKind
 
 TEXT_LIMIT = 20_000
 """characters of a text that are read"""
