@@ -339,7 +339,7 @@ MISTAKES = {
     "model of no kind": ({"model": "resnet"}, "model is 'resnet'; write timm:NAME"),
     "no epochs": ({"epochs": 0}, "epochs is 0"),
     "long warm-up": ({"warmup": 3}, "warm-up is 3 of 3 epochs"),
-    "negative warm-up": ({"warmup": -1}, "warm-up is -1"),
+    "negative warm-up": ({"warmup": -1}, "warmup is -1"),
     "class floor": ({"min_keep": 2.0}, "min_keep is 2.0"),
     "strong augmentation of no pictures": ({"strong": 0.3}, "strong is for pictures"),
     "strong augmentation of more than all": ({"strong": 1.5}, "strongly augmented pictures is 1.5"),

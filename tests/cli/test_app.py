@@ -251,7 +251,7 @@ MISTAKES = {
     "rho that is no number": ("clean digits --rho-max nan", "rho_max is nan"),
     "rho of a word": ("clean mine.npz --rho-max much", "--rho-max is 'much'; give a number, or auto"),
     "warm-up as long as the run": ("clean digits --epochs 5 --warmup 5", "warm-up is 5 of 5 epochs"),
-    "negative warm-up": ("clean digits --warmup -1", "warm-up is -1"),
+    "negative warm-up": ("clean digits --warmup -1", "warmup is -1"),
     "no epochs": ("clean digits --epochs 0", "epochs is 0; it must be a whole number, at least 1"),
     "epochs that are no number": ("clean digits --epochs ten", "Invalid value for '--epochs'"),
     "malformed noise": ("clean digits --noise symmetric=0.4", "noise is 'symmetric=0.4'"),

@@ -55,7 +55,7 @@ def test_shares_follow_the_beta_distribution_and_are_others_in_each_epoch_and_ru
 
 @pytest.mark.parametrize("alpha", [0.0, -1.0, float("nan")])
 def test_alpha_is_positive(alpha, started, labels):
-    with pytest.raises(InputError, match=r"alpha is .*plain"):
+    with pytest.raises(InputError, match=r"alpha is .*; it must be a number, above 0"):
         started("mixup", labels, alpha=alpha)
 
 

@@ -103,9 +103,9 @@ def test_label_smoothing_is_less_sure_of_what_it_learned_by_heart(fooled):
     ("method", "options", "message"),
     [
         ("label-smoothing", {"smoothing": 1.0}, "smoothing is 1.0"),
-        ("gce", {"q": 0.0}, "q is 0.0; .*plain"),
+        ("gce", {"q": 0.0}, r"q is 0\.0; .*in \(0, 1\]"),
         ("sce", {"alpha": -1.0}, "alpha is -1.0"),
-        ("sce", {"alpha": 0.0, "beta": 0.0}, "not 0 for both"),
+        ("sce", {"alpha": 0.0, "beta": 0.0}, "alpha and beta are 0"),
         ("sce", {"log_zero": 1.0}, "log_zero is 1.0"),
     ],
 )

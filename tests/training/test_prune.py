@@ -60,7 +60,7 @@ def test_checked_labels_stay(blobs, make_model):
 def test_what_cannot_be_split_or_done_at_once_is_refused(blobs, make_model):
     with pytest.raises(InputError, match="97 samples cannot be split into 98 folds"):
         prune(make_model, blobs.x, blobs.given, folds=98)
-    with pytest.raises(InputError, match="folds is 1; it must be 2 or more"):
+    with pytest.raises(InputError, match="folds is 1; it must be a whole number, at least 2"):
         prune(make_model, blobs.x, blobs.given, folds=1)
     with pytest.raises(InputError, match=r"'prune' trains twice, so fit\(\) alone cannot do it: use stepe.training"):
         stepe.fit(make_model(), blobs.x, blobs.given, method="prune", device="cpu")

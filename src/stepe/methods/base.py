@@ -22,6 +22,7 @@ from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
 from stepe.loop.selection import protect, select
 from stepe.loop.task import Batch, Forward, Task, View
+from stepe.options import check_fields
 
 
 class Method(ABC):
@@ -60,7 +61,8 @@ class Method(ABC):
         return [option.name for option in fields(cls)] if is_dataclass(cls) else []
 
     def start(self, task: Task, ledger: Ledger) -> None:
-        """Get to know the task: resolve options that depend on it, declare ledger columns."""
+        """Get to know the task: check the options, resolve those that depend on it, declare ledger columns."""
+        check_fields(self)
         self.task = task
         if self.needs_classes and task.kind != "classes":
             raise InputError(

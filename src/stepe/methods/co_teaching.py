@@ -5,7 +5,7 @@ network that chooses for itself confirms its own mistakes; two that started diff
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from stepe.loop.schedule import check_drop_max, default_warmup
 from stepe.loop.task import Batch, Forward, Task
 from stepe.methods.plain import Plain
 from stepe.models.pair import Pair, redrawn
+from stepe.options import Option
 
 ROUNDING = 1e-4
 """of a share in single precision, which is all that some devices have, times the samples of a batch"""
@@ -39,17 +40,20 @@ class CoTeaching(Plain):
     paper: ClassVar[str] = "Han et al., 2018"
     networks: ClassVar[int] = 2
 
-    rho_max: float | Literal["auto"] | None = None
-    """tau, the share of a batch that is left out in the end; ``None``: the known noise rate; without one, ``auto``:
-    estimated once, after a sixth of the run"""
-    ramp: int = 10
-    """T_k: epochs until that share is reached"""
+    rho_max: Annotated[
+        float | Literal["auto"] | None,
+        Option(
+            "Share of a batch that is left out in the end: tau; auto: it is estimated once, after a sixth of the run.",
+            default="`noise_rate` where that is known, else auto",
+            min=0,
+            below=1,
+        ),
+    ] = None
+    ramp: Annotated[int, Option("Epochs until that share is reached: T_k.", min=1)] = 10
 
     def start(self, task: Task, ledger: Ledger) -> None:
         """Resolve tau, if it is known."""
         super().start(task, ledger)
-        if not self.ramp >= 1:
-            raise InputError(f"ramp is {self.ramp!r}; it must be a number of epochs, at least 1")
         known = task.noise_rate if self.rho_max is None else self.rho_max
         if known is None or known == "auto":
             self.needs_probabilities, self._tau = True, 0.0

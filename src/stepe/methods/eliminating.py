@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,13 +16,14 @@ from stepe.evidence.running_guess import RunningGuess
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
 from stepe.loop.probe import among_classes
-from stepe.loop.task import Batch, Forward, Task, View
+from stepe.loop.task import Batch, Forward, Task
 from stepe.methods.base import Method
 from stepe.methods.defaults import Settings, check, resolve, rho_max_for
 from stepe.methods.parts.correction import Correction
 from stepe.methods.parts.dropping import Dropping, MakeSchedule
 from stepe.methods.parts.mixing import Blends
 from stepe.methods.parts.ranking import Ranking
+from stepe.options import method as option
 
 
 @dataclass(frozen=True)
@@ -45,23 +46,13 @@ class Eliminating(Method):
     corrects: ClassVar[bool] = False
     """whether what is dropped may train on a running guess, so that little is lost by dropping in vain"""
 
-    rho_max: float | Literal["auto"] | None = None
-    """largest fraction ever dropped; ``None``: from the known noise rate; without one, ``auto``: found out"""
-    warmup: int | Literal["auto"] | None = None
-    """epochs before anything is dropped; ``None``: a sixth of the run; ``auto``: until nothing is learned but noise"""
-    score: Literal["auto", "loss", "guess", "posterior"] = "auto"
-    """what is ranked: the latest loss, as in the paper; that of the running guess; or how unlikely the label is by the
-    guess and by how labels go wrong (``stepe.evidence.posterior``). ``auto``: the last where rho_max is found out or
-    the probe is cross-fitted, else the loss"""
-    softness: float = 0.0
-    """down-weight instead of dropping, with this temperature in units of loss; 0 drops"""
-    min_keep: float = 0.0
-    """share of every group (class, unless groups are given) that is never dropped; 0 is off"""
-    guess_memory: float | None = None
-    """how much of the running guess is left when the next probe comes in; ``None``: 0.9; of Step-E+, 0.85 where the
-    model judges the samples it trains on, and of others' guesses, which need no such caution, so much after a sixtieth
-    of the run"""
-    view: View = "augmented"
+    rho_max: option.RhoMax = None
+    warmup: option.Warmup = None
+    score: option.Score = "auto"
+    softness: option.Softness = 0.0
+    min_keep: option.MinKeep = 0.0
+    guess_memory: option.GuessMemory = None
+    view: option.View = "augmented"
 
     @abstractmethod
     def compose(self, settings: Settings) -> Parts:

@@ -5,16 +5,16 @@ network and without mixup (ELR+ has both).
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
-from stepe.errors import InputError
 from stepe.loop.ledger import Ledger, read_rows, write_rows
 from stepe.loop.task import Batch, Forward, Task
 from stepe.methods.plain import Plain
 from stepe.methods.robust_loss import log_probabilities, of_label
+from stepe.options import Option
 
 SMALLEST = 1e-4
 """probabilities are kept this far from 0 and 1, as in the authors' code: the logarithm of 1 - agreement stays finite"""
@@ -33,18 +33,24 @@ class EarlyLearning(Plain):
     paper: ClassVar[str] = "Liu et al., 2020"
     needs_classes: ClassVar[bool] = True
 
-    strength: float = 3.0
-    """lambda; 1 for asymmetric noise, 7 for the 100 classes of CIFAR-100"""
-    memory: float = 0.7
-    """beta, how much the running mean remembers; 0.9 for asymmetric noise and for CIFAR-100"""
+    strength: Annotated[
+        float,
+        Option(
+            "Weight of the regulariser: lambda; 1 for asymmetric noise, 7 for the 100 classes of CIFAR-100. 0 is plain "
+            "training.",
+            min=0,
+        ),
+    ] = 3.0
+    memory: Annotated[
+        float,
+        Option(
+            "How much the running mean remembers: beta; 0.9 for asymmetric noise and for CIFAR-100.", min=0, below=1
+        ),
+    ] = 0.7
 
     def start(self, task: Task, ledger: Ledger) -> None:
         """Declare the running mean, where the loss is computed."""
         super().start(task, ledger)
-        if not self.strength >= 0:
-            raise InputError(f"strength is {self.strength!r}; it must be 0 (plain training) or positive")
-        if not 0 <= self.memory < 1:
-            raise InputError(f"memory is {self.memory!r}; it must lie in [0, 1)")
         self._mean = ledger.add_column("early", torch.float32, 0.0, width=task.classes, device=task.device)
 
     def written(self) -> list[Tensor]:

@@ -5,14 +5,12 @@ Their truncated variant, which also prunes between epochs, is not here: pruning 
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
-from stepe.errors import InputError
-from stepe.loop.ledger import Ledger
-from stepe.loop.task import Task
 from stepe.methods.robust_loss import RobustLoss, of_label
+from stepe.options import Option
 
 
 @dataclass
@@ -23,14 +21,12 @@ class GeneralisedCrossEntropy(RobustLoss):
     summary: ClassVar[str] = "a bounded loss between cross-entropy and absolute error"
     paper: ClassVar[str] = "Zhang and Sabuncu, 2018"
 
-    q: float = 0.7
-    """towards 0 it is cross-entropy, at 1 the absolute error"""
-
-    def start(self, task: Task, ledger: Ledger) -> None:
-        """Check the exponent."""
-        super().start(task, ledger)
-        if not 0 < self.q <= 1:
-            raise InputError(f"q is {self.q!r}; it must lie in (0, 1]: method='plain' is what it tends to at 0")
+    q: Annotated[
+        float,
+        Option(
+            "Towards 0 it is cross-entropy (for which take `method` plain), at 1 the absolute error.", above=0, max=1
+        ),
+    ] = 0.7
 
     def losses(self, logs: Tensor, labels: Tensor) -> Tensor:
         """By way of the logarithm, whose gradient does not explode where a probability is 0."""

@@ -7,13 +7,12 @@ here the threshold is 0, or follows from the noise rate, and the training goes o
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from stepe.beliefs.rate import CAP
-from stepe.errors import InputError
 from stepe.evidence.noise_rate import resolve_drop_max
 from stepe.loop.ledger import Ledger, Observation, read_rows, write_rows
 from stepe.loop.plan import Plan
@@ -21,6 +20,7 @@ from stepe.loop.probe import margins
 from stepe.loop.task import Batch, Forward, Task
 from stepe.methods.plain import Plain
 from stepe.methods.robust_loss import check_logits
+from stepe.options import Option
 
 
 @dataclass
@@ -28,20 +28,32 @@ class Margins(Plain):
     """The score is the mean margin (logit of the label minus the largest other logit) over the training steps."""
 
     name: ClassVar[str] = "margins"
-    summary: ClassVar[str] = "leaves out whose margin was low on average over the first half (AUM)"
+    summary: ClassVar[str] = "leaves out the samples whose margin was low over the first half (AUM)"
     paper: ClassVar[str] = "Pleiss et al., 2020"
     needs_classes: ClassVar[bool] = True
 
-    rho_max: float | None = None
-    """share to leave out; ``None``: from the known noise rate; without one, whoever's mean margin is negative"""
-    until: float = 0.5
-    """share of the run over which margins are measured; the paper stops before the rate falls, at half. 1 ranks only"""
+    rho_max: Annotated[
+        float | None,
+        Option(
+            "Share of the samples that is left out.",
+            default="`noise_rate` and a margin where that is known, else the samples whose mean margin is negative",
+            min=0,
+            below=1,
+        ),
+    ] = None
+    until: Annotated[
+        float,
+        Option(
+            "Share of the run over which margins are measured; the paper stops before the learning rate falls, at "
+            "half. 1 ranks only.",
+            above=0,
+            max=1,
+        ),
+    ] = 0.5
 
     def start(self, task: Task, ledger: Ledger) -> None:
         """Declare the sum of the margins and their number, where the loss is computed."""
         super().start(task, ledger)
-        if not 0 < self.until <= 1:
-            raise InputError(f"until is {self.until!r}; it must be a share of the run in (0, 1]")
         self._drop_max = resolve_drop_max(self.rho_max, task.noise_rate)
         self.warmup_epochs = max(1, round(self.until * task.epochs))
         self._margins = ledger.add_column("margins", torch.float32, 0.0, width=2, device=task.device)

@@ -5,15 +5,15 @@ Zhang et al., *mixup: Beyond Empirical Risk Minimization*, 2018, Eq. 2. What it 
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from torch import Tensor
 
-from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
 from stepe.loop.task import Batch, Forward, Task
 from stepe.methods.parts.mixing import Blends
 from stepe.methods.plain import Plain
+from stepe.options import Option
 
 
 @dataclass
@@ -25,14 +25,14 @@ class Mixup(Plain):
     paper: ClassVar[str] = "Zhang et al., 2018"
     mixes_inputs = True
 
-    alpha: float = 1.0
-    """a sample's share of its blend is drawn from Beta(alpha, alpha); smaller blends less"""
+    alpha: Annotated[
+        float,
+        Option("A sample's share of its blend is drawn from Beta(alpha, alpha); smaller numbers blend less.", above=0),
+    ] = 1.0
 
     def start(self, task: Task, ledger: Ledger) -> None:
-        """Check alpha."""
+        """Prepare the blends."""
         super().start(task, ledger)
-        if not self.alpha > 0:
-            raise InputError(f"alpha is {self.alpha!r}; it must be positive: method='plain' is training without mixup")
         self._blends = Blends(task, self.alpha)
 
     def prepare(self, epoch: int) -> None:

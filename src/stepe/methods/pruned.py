@@ -1,7 +1,7 @@
 """What :mod:`stepe.training.prune` trains: plain training on a part of the samples that was chosen beforehand."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from stepe.loop.plan import Plan
 from stepe.loop.probe import judged
 from stepe.loop.task import Task
 from stepe.methods.plain import Plain
+from stepe.options import Option, check_fields
 
 
 def part(kept: Tensor, epoch: int, task: Task) -> Plan:
@@ -55,13 +56,11 @@ class Pruned(Plain):
     paper: ClassVar[str] = "Northcutt et al., 2021"
     needs_classes: ClassVar[bool] = True
 
-    folds: int = 5
-    """models that judge, each the samples it was not trained on"""
+    folds: Annotated[int, Option("Models that judge, each the samples that it was not trained on.", min=2)] = 5
 
     def __post_init__(self) -> None:
         self.guess: Tensor | None = None
-        if self.folds < 2:
-            raise InputError(f"folds is {self.folds!r}; it must be 2 or more: each fold is judged by what others teach")
+        check_fields(self)  # before the first of its trainings
 
     def start(self, task: Task, ledger: Ledger) -> None:
         """Prune; labels that were checked stay."""

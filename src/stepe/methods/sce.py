@@ -4,7 +4,7 @@ Wang et al., *Symmetric Cross Entropy for Robust Learning with Noisy Labels*, 20
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
@@ -12,6 +12,7 @@ from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
 from stepe.loop.task import Task
 from stepe.methods.robust_loss import RobustLoss, of_label
+from stepe.options import Option
 
 
 @dataclass
@@ -27,20 +28,17 @@ class SymmetricCrossEntropy(RobustLoss):
     summary: ClassVar[str] = "cross-entropy plus its reverse, which is bounded"
     paper: ClassVar[str] = "Wang et al., 2019"
 
-    alpha: float = 0.1
-    """weight of cross-entropy, which learns; 6 for the 100 classes of CIFAR-100"""
-    beta: float = 1.0
-    """weight of its reverse, which noise hardly moves; 0.1 for CIFAR-100"""
-    log_zero: float = -4.0
-    """A, what stands for the logarithm of 0"""
+    alpha: Annotated[
+        float, Option("Weight of cross-entropy, which learns; 6 for the 100 classes of CIFAR-100.", min=0)
+    ] = 0.1
+    beta: Annotated[float, Option("Weight of its reverse, which noise hardly moves; 0.1 for CIFAR-100.", min=0)] = 1.0
+    log_zero: Annotated[float, Option("A, a negative number that stands for the logarithm of 0.", below=0)] = -4.0
 
     def start(self, task: Task, ledger: Ledger) -> None:
-        """Check the weights."""
+        """Check that one of the weights is left."""
         super().start(task, ledger)
-        if not (self.alpha >= 0 and self.beta >= 0 and self.alpha + self.beta > 0):
-            raise InputError(f"alpha is {self.alpha!r} and beta {self.beta!r}; give 0 or more, and not 0 for both")
-        if not self.log_zero < 0:
-            raise InputError(f"log_zero is {self.log_zero!r}; it stands for the logarithm of 0: give a negative number")
+        if self.alpha == self.beta == 0:
+            raise InputError("alpha and beta are 0, so that nothing is learned; give one of them more")
 
     def losses(self, logs: Tensor, labels: Tensor) -> Tensor:
         """Both, of the given label's probability."""

@@ -1,13 +1,13 @@
 """Self-paced learning: start from the easy samples and take in more, in the end all (section 4.3, *Self-Paced*)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
 from stepe.loop.plan import Plan
-from stepe.loop.task import Task, View
 from stepe.methods.base import Method
+from stepe.options import Option
+from stepe.options.method import View as ViewOption
 
 
 @dataclass
@@ -18,15 +18,9 @@ class SelfPaced(Method):
     summary: ClassVar[str] = "easy samples first, in the end all of them"
     paper: ClassVar[str] = "Kumar et al., 2010; Step-E, section 4.3"
 
-    keep_start: float = 0.5
-    reach: float = 0.5
-    view: View = "augmented"
-
-    def start(self, task: Task, ledger: Ledger) -> None:
-        """Check the pace."""
-        super().start(task, ledger)
-        if not 0 < self.keep_start <= 1 or not 0 < self.reach <= 1:
-            raise InputError(f"keep_start is {self.keep_start!r} and reach is {self.reach!r}; both must lie in (0, 1]")
+    keep_start: Annotated[float, Option("Share of the samples that is kept at first.", above=0, max=1)] = 0.5
+    reach: Annotated[float, Option("Share of the run after which all are kept.", above=0, max=1)] = 0.5
+    view: ViewOption = "augmented"
 
     def keep_fraction(self, epoch: int) -> float:
         """Share of the samples that train in an epoch."""

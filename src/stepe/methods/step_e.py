@@ -12,12 +12,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from stepe.errors import InputError
-from stepe.loop.ledger import Ledger
-from stepe.loop.schedule import Shape, make_schedule
-from stepe.loop.task import Task
+from stepe.loop.schedule import make_schedule
 from stepe.methods.defaults import Settings
 from stepe.methods.eliminating import Eliminating, Parts
+from stepe.options import method as option
 
 
 def step_e(
@@ -60,26 +58,11 @@ class StepwiseElimination(Eliminating):
     summary: ClassVar[str] = "drop the samples with the highest losses, a few more each epoch"
     paper: ClassVar[str] = "Step-E, sections 3.3 and 3.4"
 
-    schedule: str | Shape = "auto"
-    """how rho_t grows: auto (Eq. 2; ends early in short runs), linear, early, proportional (as long as the warm-up),
-    or a function"""
-    ramp_end: int | None = None
-    """epoch at which rho_max is reached; ``None``: the schedule's own"""
-    memory: float = 0.0
-    """score <- memory * score + (1 - memory) * loss: how much the score remembers earlier probes"""
-    sticky: bool = False
-    """what was dropped stays dropped, as the paper's section 2.3 words it"""
-    probe_every: int = 1
-    """epochs from one probe to the next: scores get older, and epochs cheaper; Step-E+ takes no fewer than 3 where a
-    model was watched (``probe="auto"``) and may judge for itself"""
-
-    def start(self, task: Task, ledger: Ledger) -> None:
-        """Resolve the options."""
-        if not 0 <= self.memory < 1:
-            raise InputError(f"memory is {self.memory!r}; it must lie in [0, 1)")
-        if not isinstance(self.probe_every, int) or self.probe_every < 1:
-            raise InputError(f"probe_every is {self.probe_every!r}; it must be a whole number of epochs, at least 1")
-        super().start(task, ledger)
+    schedule: option.Schedule = "auto"
+    ramp_end: option.RampEnd = None
+    memory: option.Memory = 0.0
+    sticky: option.Sticky = False
+    probe_every: option.ProbeEvery = 1
 
     def compose(self, settings: Settings) -> Parts:
         """Take the stepwise elimination schedule, and nothing but the selection."""

@@ -1,7 +1,7 @@
 """Loss truncation: per-sample losses clipped at a fixed threshold (section 4.3, *Truncation*)."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -10,8 +10,11 @@ from stepe.errors import InputError
 from stepe.evidence.noise_rate import resolve_drop_max
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.selection import select
-from stepe.loop.task import Batch, Forward, Task, View
+from stepe.loop.task import Batch, Forward, Task
 from stepe.methods.base import Method
+from stepe.options import Option
+from stepe.options.method import KnownRhoMax
+from stepe.options.method import View as ViewOption
 
 
 @dataclass
@@ -26,15 +29,16 @@ class Truncation(Method):
     summary: ClassVar[str] = "per-sample losses clipped at a threshold fixed early"
     paper: ClassVar[str] = "Step-E, section 4.3"
 
-    rho_max: float | None = None
-    threshold: Literal["untrained", "first-epoch"] = "untrained"
-    view: View = "augmented"
+    rho_max: KnownRhoMax = None
+    threshold: Annotated[
+        Literal["untrained", "first-epoch"],
+        Option("When the losses are taken: before any training, as in the paper, or after one epoch."),
+    ] = "untrained"
+    view: ViewOption = "augmented"
 
     def start(self, task: Task, ledger: Ledger) -> None:
         """Resolve rho_max; the threshold is open until its probe."""
         super().start(task, ledger)
-        if self.threshold not in ("untrained", "first-epoch"):
-            raise InputError(f"threshold is {self.threshold!r}; choose 'untrained' or 'first-epoch'")
         if self.threshold == "first-epoch" and task.epochs == 1:
             raise InputError("threshold='first-epoch' needs 2 epochs or more and this run has 1; use 'untrained'")
         drop_max = resolve_drop_max(self.rho_max, task.noise_rate)

@@ -22,6 +22,17 @@ RhoMax = Annotated[
         below=1,
     ),
 ]
+KnownRhoMax = Annotated[
+    float | None,
+    Option(
+        "Share of the samples that is dropped.",
+        DROPPED,
+        metavar="SHARE",
+        default="min(0.5, rate + 0.05) where `noise_rate` is known",
+        min=0,
+        below=1,
+    ),
+]
 Warmup = Annotated[
     int | Literal["auto"] | None,
     Option(
@@ -125,7 +136,8 @@ GuessMemory = Annotated[
         "How much of the running guess is left when the next probe comes in.",
         PLUS,
         metavar="SHARE",
-        default="0.85 where the model judges the samples it trains on; else so much after a sixtieth of the run",
+        default="0.9; of Step-E+, 0.85 where the model judges the samples it trains on, else so much after a sixtieth "
+        "of the run",
         min=0,
         max=1,
     ),

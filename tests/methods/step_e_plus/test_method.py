@@ -145,7 +145,7 @@ def test_inputs_that_cannot_be_blended_are_trained_on_without():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"average": -1}, "average is -1; it must be 0"),
+        ({"average": -1}, "average is -1; it must be a number, at least 0"),
         ({"mixup": float("nan")}, "mixup is nan"),
         ({"cutmix": 1.5}, "cutmix is 1.5"),
         ({"cutmix": 0.5, "mixup": 0}, "mixup=0 has none"),

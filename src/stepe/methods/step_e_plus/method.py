@@ -16,7 +16,8 @@ from stepe.methods.eliminating import Parts
 from stepe.methods.parts.correction import check_takes_probabilities
 from stepe.methods.parts.mixing import Blends
 from stepe.methods.step_e import StepwiseElimination
-from stepe.methods.step_e_plus.prior import Prior, align, check_prior, class_prior
+from stepe.methods.step_e_plus.prior import align, check_prior, class_prior
+from stepe.options import method as option
 
 SELDOM = 3
 """epochs between probes of a model that was seen not to learn by heart: a running guess of its own changes slowly"""
@@ -32,42 +33,23 @@ class StepEPlus(StepwiseElimination):
     needs_classes: ClassVar[bool] = True
     corrects: ClassVar[bool] = True
 
-    average: float | None = None
-    """epochs over which weights are averaged for the model that is probed and tested; 0: off; ``None``: 0.85 where
-    that model judges the samples it trains on, off where others judge them (``probe``)"""
-    prior: Prior = "none"
-    """how often the classes occur, to which guesses are aligned (``stepe.methods.step_e_plus.prior``)"""
-    correct: bool = True
-    """train the dropped samples on the guess, by its confidence; else not at all"""
-    refine: float | None = None
-    """how much of a kept label the guess replaces once the ramp is done; ``None``: half of it where the model judges
-    the samples it trains on, else nothing"""
-    mixup: float = 0.2
-    """train on blends of two samples, shares drawn from Beta(mixup, mixup), the larger for the first; 0: off"""
-    cutmix: float = 0.0
-    """of pictures: the share of those that have a window on another one instead of being blended with it"""
+    average: option.Average = None
+    prior: option.Prior = "none"
+    correct: option.Correct = True
+    refine: option.Refine = None
+    mixup: option.Blend = 0.2
+    cutmix: option.Cutmix = 0.0
 
     def start(self, task: Task, ledger: Ledger) -> None:
         """Resolve the options."""
-        self._check_options()
-        super().start(task, ledger)
-        check_prior(self.prior, task.classes)
-        if self.correction is not None:
-            check_takes_probabilities(task.criterion, task.classes, task.device)
-
-    def _check_options(self) -> None:
-        for name in ("average", "mixup"):
-            number = getattr(self, name)
-            if number is not None and not number >= 0:
-                raise InputError(f"{name} is {number!r}; it must be 0 (off) or positive")
-        for name in ("refine", "cutmix"):
-            number = getattr(self, name)
-            if number is not None and not 0 <= number <= 1:
-                raise InputError(f"{name} is {number!r}; it must be a share in [0, 1]")
         if self.cutmix and not self.mixup:
             raise InputError(f"cutmix is {self.cutmix}, a share of the blends, and mixup=0 has none")
         if self.softness and self.correct:
             raise InputError("softness trains on doubtful labels, and correct on guesses instead: choose one of them")
+        super().start(task, ledger)
+        check_prior(self.prior, task.classes)
+        if self.correction is not None:
+            check_takes_probabilities(task.criterion, task.classes, task.device)
 
     def compose(self, settings: Settings) -> Parts:
         """Add correction, blends and the prior to the stepwise elimination."""
