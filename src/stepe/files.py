@@ -1,7 +1,9 @@
-"""Files that are either whole or not there, whatever happens while they are written."""
+"""Files that are either whole or not there, whatever happens while they are written, and what can stand in them."""
 
 import contextlib
+import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,9 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from stepe.errors import RunError
+from stepe.errors import InputError, RunError
 
 TEMPORARY = ".tmp-"
+UNWRITABLE = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""characters that some file of a run cannot hold: halves of characters (UTF-8), and control characters (XML)"""
+SHOWN = 200
+"""characters of a text that an error quotes"""
+_BYTE = re.compile(rb"\\x([0-9a-f]{2})")
 
 
 @contextlib.contextmanager
@@ -82,6 +89,38 @@ def write_text(path: Path, text: str) -> None:
     """Write a whole text file."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any, **options: Any) -> None:
+    """Write a value as JSON that people can read; half of a character is written by its number, and reads back."""
+    text = json.dumps(value, ensure_ascii=False, **options) + "\n"
+    write_text(path, text.encode("utf-8", "backslashreplace").decode("utf-8"))
+
+
+def check_writable(what: str, value: str) -> None:
+    """Refuse a text that cannot be written into every file that it has to stand in."""
+    if odd := UNWRITABLE.search(value):
+        shown = value if len(value) <= SHOWN else f"{value[:SHOWN]}..."
+        raise InputError(f"{what} is {shown!r}; {odd[0]!r} cannot be written into every file of a run, so take it out")
+
+
+def text_of_name(name: str) -> str:
+    r"""The name of a file as a text that every file can hold; what is no text becomes ``\xNN``, byte by byte.
+
+    >>> text_of_name("café.png") == "café.png", text_of_name("caf\udce9.png"), text_of_name(r"a\xe9.png")
+    (True, 'caf\\xe9.png', 'a\\x5cxe9.png')
+    """
+    literal = _BYTE.sub(rb"\\x5cx\1", os.fsencode(name))
+    return UNWRITABLE.sub(lambda odd: "".join(f"\\x{byte:02x}" for byte in os.fsencode(odd[0])), os.fsdecode(literal))
+
+
+def name_of_text(text: str) -> str:
+    r"""The name of the file that :func:`text_of_name` made the text of.
+
+    >>> [name_of_text(text_of_name(name)) == name for name in ("caf\udce9.png", r"a\xe9.png", "a.png")]
+    [True, True, True]
+    """
+    return os.fsdecode(_BYTE.sub(lambda byte: bytes.fromhex(byte[1].decode()), os.fsencode(text)))
 
 
 def plain(value: Any) -> Any:

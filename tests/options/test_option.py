@@ -55,6 +55,13 @@ def test_a_declaration_serves_beside_other_types_too():
         work("x", rate=1)
 
 
+@pytest.mark.parametrize("value", ["a\0b", Path("\udce9"), ["a", "\ud800"]])
+def test_texts_that_no_file_can_hold_are_refused(value):
+    declared = options_of(work)["data"]
+    with pytest.raises(InputError, match=r"data is .*; .* cannot be written into every file of a run"):
+        declared.check(value)
+
+
 def test_the_fields_of_a_dataclass_are_options_too():
     assert list(options_of(Thing)) == ["share"]
     check_fields(Thing(0.9))

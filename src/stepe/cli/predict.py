@@ -7,7 +7,7 @@ import typer
 
 from stepe.cli.runs import RunArgument, open_run
 from stepe.errors import InputError
-from stepe.files import replacing
+from stepe.files import write_text
 
 
 def predict(
@@ -21,10 +21,11 @@ def predict(
     """Predict the labels of further data with the model of a run: id, predicted_label and confidence, as CSV."""
     if out is not None and not out.parent.is_dir():
         raise InputError(f"there is no folder {out.parent}; make it first, or choose another file for --out")
-    found = open_run(run).predict(data, device=device)
+    from stepe.tables.delimited import of_frame
+
+    found = of_frame(open_run(run).predict(data, device=device))
     if out is None:
-        typer.echo(found.to_csv(index=False), nl=False)
+        typer.echo(found, nl=False)
         return
-    with replacing(out) as temporary:
-        found.to_csv(temporary, index=False)
+    write_text(out, found)
     typer.echo(str(out))

@@ -90,5 +90,5 @@ def check_labels(labels: npt.ArrayLike, n: int, name: str) -> list[str]:
     if y.dtype.kind not in "biuSU":
         raise InputError(f"the labels of {name} are {y.dtype}; classes must be integers or strings")
     if y.dtype.kind == "S":
-        y = np.char.decode(y, "utf-8", "replace")
+        y = np.char.decode(y, "utf-8", "backslashreplace")
     return [str(label) for label in y.tolist()]

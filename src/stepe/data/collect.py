@@ -1,7 +1,5 @@
 """People's own data: raw samples are collected, labels checked, some held out, and the rest is encoded."""
 
-import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,10 +15,12 @@ from stepe.data import arrays, images, table
 from stepe.data.columns import cells
 from stepe.data.originals import Originals
 from stepe.errors import InputError
+from stepe.files import UNWRITABLE, check_writable, text_of_name
 from stepe.options.layout import DataKind, Layout
-from stepe.tables import spreadsheet
+from stepe.tables import delimited, spreadsheet
 from stepe.tables.cells import as_text, escape
 from stepe.tables.formats import format_of
+from stepe.tables.rewriting import Cell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +57,14 @@ class Collection:
     originals: Originals | None = None
     """what people are shown, by row"""
 
+    def __post_init__(self) -> None:
+        """Refuse what the files of a run cannot hold, before anything is trained."""
+        named = {"id": self.ids, "label": self.labels, "--group": self.groups, "--split-by": self.together}
+        for what, texts in named.items():
+            if texts is not None and UNWRITABLE.search("".join(texts)):
+                for row, text in zip(self.rows, texts, strict=True):
+                    check_writable(f"the {what} of row {row} (counted from 0) of {self.name}", text)
+
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -83,6 +91,7 @@ def collect(data: Any, layout: Layout, say: Say, *, gpu: bool = False, labelled:
     if not isinstance(data, str | Path):
         return from_frame(data, "table", layout, say, gpu=gpu, labelled=labelled)
     text, path = str(data), Path(data)
+    check_writable("the path of the data", str(path.absolute()))
     if text.startswith(table.HF_PREFIX):
         name = text.removeprefix(table.HF_PREFIX).replace("/", "-").replace(":", "-")
         found = from_frame(table.read_hf_hub(text), name, layout, say, gpu=gpu, labelled=labelled)
@@ -132,11 +141,11 @@ def from_folder(path: Path, layout: Layout, say: Say, *, gpu: bool, labelled: bo
         some = ", ".join(f"{count} {ending}" for ending, count in sorted(others.items()))
         say(f"{path} also holds {some}, which are left out; files must end in {', '.join(images.SUFFIXES)}")
     files = images.find_images(path)
-    ids = [file.relative_to(path).as_posix() for file in files]
+    ids = [text_of_name(file.relative_to(path).as_posix()) for file in files]
     if labelled:  # what lies beside the class folders has no class
         inside = [i for i, name in enumerate(ids) if "/" in name]
         files, ids = [files[i] for i in inside], [ids[i] for i in inside]
-        if empty := sorted(set(classes) - {name.partition("/")[0] for name in ids}):
+        if empty := sorted(set(map(text_of_name, classes)) - {name.partition("/")[0] for name in ids}):
             say(f"no pictures in {', '.join(empty[:5])}; {_plural(len(empty), 'folder')} left out")
     if not files:
         raise InputError(f"{path} holds no pictures; files must end in {', '.join(images.SUFFIXES)}")
@@ -223,6 +232,13 @@ def _trusted(cells: list[str], layout: Layout, name: str, say: Say) -> list[bool
 def _check_frame(frame: "pd.DataFrame", name: str, layout: Layout, *, labelled: bool) -> None:
     if not len(frame):
         raise InputError(f"{name} has no rows; there is nothing to train on")
+    if frame.columns.nlevels > 1:
+        raise InputError(f"the columns of {name} have {frame.columns.nlevels} names each; give each one, as text")
+    names = [str(column) for column in frame.columns]
+    for found in names:
+        check_writable(f"a column of {name}", found)
+    if twice := [found for found, count in Counter(names).items() if count > 1]:
+        raise InputError(f"{name} has more than one column {twice[0]!r}; give each a name of its own")
     if labelled and layout.label is None:
         there = ", ".join(str(column) for column in list(frame.columns)[:20])
         raise InputError(f"say which column of {name} holds the labels, with --label; it has {there}")
@@ -377,13 +393,10 @@ def conflicting_duplicates(collection: Collection) -> list[tuple[str, int, str, 
     ]
 
 
-def csv_text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def csv_text(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
     """A small table as the text of a CSV file that a spreadsheet shows and does not run."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([escape(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
-    return out.getvalue()
+    escaped = ([escape(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    return "".join(delimited.lines([columns, *escaped]))
 
 
 def group_numbers(groups: Sequence[str]) -> npt.NDArray[np.int64]:

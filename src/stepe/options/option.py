@@ -6,9 +6,11 @@ import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Literal
 
 from stepe.errors import InputError
+from stepe.files import check_writable
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,9 @@ class Declared:
         """Refuse a value that the declaration does not allow."""
         if not self._takes(value):
             raise InputError(f"{self.name} is {value!r}; {self.expected}")
+        for text in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(text, str | Path):
+                check_writable(self.name, str(text))
 
     def _takes(self, value: Any) -> bool:
         kinds, is_bool = self.kinds, isinstance(value, bool)

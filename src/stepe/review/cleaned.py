@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stepe.data.table import is_hf_folder
 from stepe.errors import InputError, RunError
-from stepe.files import replacing
+from stepe.files import name_of_text, replacing
 from stepe.review.edits import MODES, Edits, Mode
 from stepe.run.folder import RunFolder
 from stepe.run.paths import Trust, check_paths
@@ -98,7 +98,7 @@ def _write_list(target: Path, edits: Edits) -> None:
     folder = edits.path if edits.path is not None and edits.path.is_dir() else None
     rows: list[list[Cell]] = [["id" if folder is None else "path", "label", *edits.added]]
     for row, key, given in edits.samples[["row", "id", "given_label"]].itertuples(index=False):
-        if folder is not None and not (folder / key).is_file():
+        if folder is not None and not (folder / name_of_text(key)).is_file():
             raise edits.changed(f"there is no {key} any more, which was labelled {given!r}")
         edit = edits.of(row, given)
         if not edit.dropped:

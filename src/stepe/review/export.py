@@ -1,7 +1,6 @@
 """Suspects for other people's tools: tasks for Label Studio, samples for FiftyOne. Neither has to be installed."""
 
 import base64
-import json
 import math
 import os
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 from stepe.errors import InputError, RunError
-from stepe.files import inside, replacing, reporting, write_text
+from stepe.files import inside, name_of_text, replacing, reporting, write_json, write_text
 from stepe.review.cleaned import Origin, find_origin
 from stepe.review.edits import own_samples
 from stepe.run.folder import RunFolder
@@ -72,7 +71,7 @@ def _contents(run: RunFolder, samples: "pd.DataFrame", origin: Origin | None) ->
     """Each sample as what a person can look at: ``image`` (a file or its content), ``text``, or ``row``."""
     request = run.config["request"]
     if origin is not None and origin.path.is_dir():
-        return [{"image": _file(origin.path, name)} for name in samples["id"]]
+        return [{"image": _file(origin.path, name_of_text(name))} for name in samples["id"]]
     if origin is not None and origin.format not in (None, FORMATS[".npz"]):
         rows = _rows(origin, samples)
         if column := request.get("image"):
@@ -150,7 +149,7 @@ def _write_label_studio(run: RunFolder, samples: "pd.DataFrame", contents: list[
         )
     config = target.with_suffix(".xml")
     write_text(config, labelling_config(shown, run.class_names))
-    write_text(target, json.dumps(tasks, ensure_ascii=False, indent=1, default=str) + "\n")
+    write_json(target, tasks, indent=1, default=str)
     if folder is not None:
         say(
             f"To show the images, start Label Studio with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
@@ -167,7 +166,7 @@ def _shown(kind: str, content: Item, sample: Item, folder: Path | None) -> Any:
         return ""
     if isinstance(image, Path):
         assert folder is not None
-        return f"/data/local-files/?d={quote(image.relative_to(folder.parent).as_posix())}"
+        return f"/data/local-files/?d={quote(os.fsencode(image.relative_to(folder.parent)))}"
     return f"data:{media_type(image)};base64,{base64.b64encode(image).decode()}"
 
 
@@ -223,8 +222,8 @@ def _write_fiftyone(run: RunFolder, samples: "pd.DataFrame", contents: list[Item
             image = _store_picture(image, target / "data", sample)
         listed.append(_fiftyone_sample(sample, str(image)))
     info = {"classes": run.class_names, "run": str(run.path.resolve())}
-    write_text(target / "metadata.json", json.dumps({"media_type": "image", "info": info}, ensure_ascii=False) + "\n")
-    write_text(target / "samples.json", json.dumps({"samples": listed}, ensure_ascii=False, indent=1) + "\n")
+    write_json(target / "metadata.json", {"media_type": "image", "info": info})
+    write_json(target / "samples.json", {"samples": listed}, indent=1)
     say(f"In Python: fiftyone.Dataset.from_dir({str(target)!r}, fiftyone.types.FiftyOneDataset)")
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from stepe.errors import InputError, RunError
-from stepe.files import inside, reporting
+from stepe.files import check_writable, inside, reporting
 from stepe.run.folder import RUNS
 
 LOCK, OWNER = "in-use.lock", "in-use.json"
@@ -32,6 +32,7 @@ def locked(folder: Path) -> Iterator[Path]:
 
     One that had to be made and stayed empty is removed in the end.
     """
+    check_writable("the run folder", str(folder.absolute()))
     made = not folder.exists()
     if not (made or folder.is_dir()):
         raise InputError(f"{folder} is a file; choose another folder for the run")
@@ -64,6 +65,7 @@ def locked_new(data: str, runs: Path = RUNS) -> Iterator[Path]:
 
 def check_free(folder: Path) -> None:
     """Refuse a folder that another process or thread writes a run into."""
+    check_writable("the run folder", str(folder.absolute()))
     with reporting(folder):
         if folder.exists() and (not folder.is_dir() or (folder / LOCK).exists()):
             with locked(folder):

@@ -18,10 +18,12 @@ _ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")
 
 
 def as_text(value: Any) -> str:
-    """A cell as people would write it: a whole number that pandas made a float is one again.
+    r"""A cell as people would write it: a whole number that pandas made a float is one again.
 
     >>> [as_text(value) for value in ("007", 3.0, 2.5, None, float("nan"), True)]
     ['007', '3', '2.5', '', '', 'True']
+    >>> as_text("é".encode()), as_text(b"a\xff") == r"a\xff"
+    ('é', True)
     """
     if isinstance(value, str):
         return value
@@ -30,7 +32,7 @@ def as_text(value: Any) -> str:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
+        return value.decode("utf-8", "backslashreplace")
     text = str(value)
     return "" if text in ("<NA>", "NaT") else text
 
@@ -42,7 +44,7 @@ def same_label(found: object, name: str) -> bool:
     (False, True, True)
     """
     if isinstance(found, bytes):
-        found = found.decode("utf-8", "replace")
+        found = as_text(found)
     if isinstance(found, str):
         return found == name or found.strip() == name
     if str(found).casefold() == name.casefold():

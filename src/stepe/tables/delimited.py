@@ -18,6 +18,7 @@ from stepe.tables.rewriting import Cell, Edits, free_names
 from stepe.tables.text import copy, opened, split_end
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
 DELIMITERS = {".csv": ",;\t|", ".tsv": "\t", ".tab": "\t"}
@@ -154,9 +155,20 @@ def write(target: Path, rows: Iterable[Sequence[Cell]], *, mark: str = "") -> No
     """Write a new file, its cells quoted where they have to be; ``mark`` is the byte order mark that it begins with."""
     with target.open("w", encoding="utf-8", newline="") as file:
         file.write(mark)
-        for row in rows:
-            # A record of one empty cell would be a blank line.
-            file.write(",".join(_quoted(as_cell(cell), ",", always=len(row) == 1) for cell in row) + "\n")
+        file.writelines(lines(rows))
+
+
+def lines(rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
+    """Rows as the lines of a CSV file; the csv module would leave a CR without quotes, at which readers end the row."""
+    for row in rows:
+        # A record of one empty cell would be a blank line.
+        yield ",".join(_quoted(as_cell(cell), ",", always=len(row) == 1) for cell in row) + "\n"
+
+
+def of_frame(frame: "pd.DataFrame") -> str:
+    """A table as the text of a CSV file, its numbers with as many digits as they have."""
+    columns = [["" if cell is None or cell != cell else str(cell) for cell in frame[name]] for name in frame]
+    return "".join(lines([[*map(str, frame)], *zip(*columns, strict=True)]))
 
 
 def as_cell(value: Cell) -> str:

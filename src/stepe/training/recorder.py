@@ -18,7 +18,7 @@ from stepe.beliefs.verdicts import COLUMNS
 from stepe.engine.steps import Steps
 from stepe.errors import InputError, RunError
 from stepe.evidence.believe import held_out_table, training_table
-from stepe.files import TEMPORARY, inside, plain, replacing, reporting, sweep, write_text
+from stepe.files import TEMPORARY, inside, plain, replacing, reporting, sweep, write_json, write_text
 from stepe.loop.ledger import Ledger
 from stepe.methods import Method
 from stepe.run.folder import FORMAT, read_config
@@ -28,6 +28,7 @@ from stepe.run.previews import Exhibit, worth_showing, write_exhibits
 from stepe.run.trace import Trace
 from stepe.samples.samples import TensorSamples
 from stepe.tables.cells import escape_texts
+from stepe.tables.delimited import of_frame
 from stepe.training import checkpoint
 from stepe.training.building import Result, Row, Training
 from stepe.training.environment import describe_environment
@@ -122,7 +123,7 @@ class Recorder:
                 "class_names": class_names,
                 "environment": describe_environment(training.task.seed, str(training.engine.device)),
             }
-            write_text(inside(self.path, "config.json"), json.dumps(plain(config), indent=1, ensure_ascii=False))
+            write_json(inside(self.path, "config.json"), plain(config), indent=1)
             if self.about.request:
                 remember(self.path)
         checkpoint.save(inside(self.path, "checkpoint"), training)
@@ -166,9 +167,8 @@ class Recorder:
         samples = self._samples(result)
         with replacing(inside(self.path, "samples.parquet")) as temporary:
             samples.to_parquet(temporary, index=False)
-        with replacing(inside(self.path, "issues.csv")) as temporary:
-            issues = samples.loc[samples["flagged"], list(COLUMNS)].sort_values("rank")
-            escape_texts(issues).to_csv(temporary, index=False)
+        issues = samples.loc[samples["flagged"], list(COLUMNS)].sort_values("rank")
+        write_text(inside(self.path, "issues.csv"), of_frame(escape_texts(issues)))
         if self.about.exhibits is not None:
             shown = worth_showing(samples, pictured=self.about.pictured)
             write_exhibits(self.path, self.about.exhibits(shown))
