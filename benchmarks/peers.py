@@ -7,14 +7,16 @@ their papers', at our budget. A fifth of the samples, their labels untouched, is
 """
 
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from planted import Case, Key, Row, grid_keys, grid_options, load, measure_grid
 
+import stepe
 from stepe import Truth
-from stepe.methods import EVERY_METHOD, METHODS
+from stepe.methods import EVERY_METHOD, METHODS, Method
 from stepe.run.environment import commit
 from stepe.training.building import Result
 from stepe.training.prune import prune
@@ -33,7 +35,12 @@ def train(case: Case, name: str, data: tuple[Any, ...], pattern: bool, **options
         options |= {"method": name} | (FOR_PATTERNS.get(name, {}) if pattern else {})
         return case.clean(*data, **options) if name in JUDGED else case.train(*data, **options)
     x, y, seed = data
-    return prune(lambda: case.untrained(seed), x, y, seed=seed, **case.budget(), **options)
+
+    def training(**options: Any) -> Callable[[Method], Result]:
+        return lambda by: stepe.fit(case.untrained(seed), x, y, method=by, seed=seed, **case.budget(), **options)
+
+    measured = {name: options.pop(name) for name in ("test", "truth") if name in options}
+    return prune(training(**options, **measured), y, seed=seed, judge=training(**options))
 
 
 def measure(key: Key) -> Row:

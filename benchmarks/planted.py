@@ -25,7 +25,7 @@ from stepe.data.noise import Noise
 from stepe.data.source import Source, digits, open_own
 from stepe.files import write_text
 from stepe.loop.randomness import Stream, seeded
-from stepe.methods import method_class
+from stepe.methods import make_method, method_class
 from stepe.models.build import build
 from stepe.training.environment import describe_environment
 
@@ -83,9 +83,13 @@ class Case:
             options = {"mixup": 0} | options
         return self.train(x, y, seed, preset, method=method, probe="auto", **options)
 
-    def train(self, x: Any, y: Any, seed: int, preset: Preset | None = None, **options: Any) -> stepe.Result:
+    def train(
+        self, x: Any, y: Any, seed: int, preset: Preset | None = None, *, method: str = "step-e", **options: Any
+    ) -> stepe.Result:
         """One run on the CPU."""
-        return stepe.fit(self.untrained(seed), x, y, seed=seed, **self.budget(preset), **options)
+        own = {name: options.pop(name) for name in method_class(method).options() if name in options}
+        made = make_method(method, **own)
+        return stepe.fit(self.untrained(seed), x, y, method=made, seed=seed, **self.budget(preset), **options)
 
     def untrained(self, seed: int) -> nn.Module:
         """The network, the same for the same seed."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import stepe
 from stepe.loop.ledger import Ledger
-from stepe.methods import Batch, Method, Task, make_method
+from stepe.methods import METHODS, Batch, Method, Task, make_method
 from stepe.training.building import Result, cross_entropy
 
 CLASSES, INPUTS, NOISE = 4, 20, 0.4
@@ -36,11 +36,12 @@ def fooled() -> Callable[..., Result]:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = nn.Sequential(nn.Linear(INPUTS, 128), nn.ReLU(), nn.Linear(128, CLASSES))
+        own = set(METHODS[method].options())
         return stepe.fit(
             model,
             x,
             given,
-            method=method,
+            method=make_method(method, **{name: options.pop(name) for name in own & options.keys()}),
             epochs=epochs,
             test=test,
             truth=stepe.Truth.from_labels(given, clean),

@@ -16,6 +16,7 @@ from stepe import InputError
 from stepe.engine.rate import constant
 from stepe.loop.ledger import Observation
 from stepe.loop.plan import Plan
+from stepe.methods import CoTeaching
 from stepe.methods.co_teaching import small
 from stepe.models.pair import Pair
 from stepe.training.building import Result
@@ -93,8 +94,8 @@ def small_network(seed: int) -> nn.Module:
 def test_a_run_is_the_papers_algorithm(engine, blobs):
     options = {"epochs": 6, "batch_size": 16, "learning_rate": 0.05, "rate_shape": constant, "device": "cpu"}
     found = stepe.fit(
-        Pair(small_network(1), small_network(2)), blobs.x.double(), blobs.given, method="co-teaching", rho_max=0.4,
-        ramp=3, engine=engine, **options,
+        Pair(small_network(1), small_network(2)), blobs.x.double(), blobs.given,
+        method=CoTeaching(rho_max=0.4, ramp=3), engine=engine, **options,
     )  # fmt: skip
     expected = Pair(small_network(1), small_network(2))
     train_two(expected.first, expected.second, blobs.x.double(), blobs.given, tau=0.4, ramp=3, epochs=6)
@@ -133,10 +134,12 @@ def test_labels_that_were_checked_are_always_chosen(blobs, make_model):
     assert torch.nonzero(small(losses, torch.tensor(0.5), checked)).flatten().tolist() == [0, 4, 5]
     assert torch.nonzero(small(losses, torch.tensor(0.9), checked)).flatten().tolist() == [4, 5]
 
-    run = partial(stepe.fit, method="co-teaching", rho_max=0.9, ramp=1, epochs=12, batch_size=16, device="cpu")
+    run = partial(stepe.fit, epochs=12, batch_size=16, device="cpu")
     wrong = blobs.given != blobs.clean
     believed, doubted = (
-        run(make_model(), blobs.x, blobs.given, trusted=trusted).ledger["loss"][wrong].mean()
+        run(make_model(), blobs.x, blobs.given, method=CoTeaching(rho_max=0.9, ramp=1), trusted=trusted)
+        .ledger["loss"][wrong]
+        .mean()
         for trusted in (wrong, None)
     )
     assert believed < doubted - 0.5
@@ -230,12 +233,13 @@ def test_an_optimizer_of_one_network_is_refused(blobs, make_model):
 
 def test_in_a_loop_of_ones_own_a_pair_trains_as_by_fit(blobs):
     data = torch.utils.data.TensorDataset(blobs.x.double(), blobs.given)
-    options: dict[str, Any] = {"method": "co-teaching", "rho_max": 0.4, "ramp": 2, "epochs": 4, "seed": 3}
+    methods = [CoTeaching(rho_max=0.4, ramp=2) for _ in range(2)]
     reference = stepe.fit(
-        small_network(1), blobs.x.double(), blobs.given, batch_size=16, device="cpu", rate_shape=constant, **options
-    )
+        small_network(1), blobs.x.double(), blobs.given, method=methods[0], epochs=4, seed=3, batch_size=16,
+        device="cpu", rate_shape=constant,
+    )  # fmt: skip
 
-    cleaner = stepe.StepE(data, labels=blobs.given, **options)
+    cleaner = stepe.StepE(data, labels=blobs.given, method=methods[1], epochs=4, seed=3)
     pair = cleaner.method.network(small_network(1))
     optimizer = SGD(pair.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
     loader = cleaner.loader(16)

@@ -25,7 +25,9 @@ def test_a_method_is_made_from_its_name_and_options_or_taken_as_it_is():
 def test_unknown_names_and_options_are_refused_with_the_choice():
     with pytest.raises(InputError, match=r"unknown method 'stepe'; choose one of step-e, step-e-plus, plain"):
         method_class("stepe")
-    with pytest.raises(InputError, match=r"'plain' has no option rho_max; it takes: none"):
+    with pytest.raises(InputError, match=r"'plain' has no option 'rho_max'; it takes: none"):
         make_method("plain", rho_max=0.1)
-    with pytest.raises(InputError, match=r"no option a, b; it takes: .*keep_start"):
-        make_method("self-paced", b=1, a=2)
+    with pytest.raises(InputError, match=r"no option 'a'; it takes: .*keep_start"):
+        make_method("self-paced", a=2)
+    with pytest.raises(InputError, match=r"no option 'keep_strat'; did you mean keep_start"):
+        make_method("self-paced", keep_strat=2)

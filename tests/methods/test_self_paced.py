@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 import stepe
 from stepe.loop.ledger import Ledger, Observation
-from stepe.methods import Task, make_method
+from stepe.methods import SelfPaced, Task, make_method
 
 
 def test_the_easy_come_first_and_in_the_end_all():
@@ -25,7 +25,7 @@ def test_the_easy_come_first_and_in_the_end_all():
 @pytest.mark.parametrize("keep_start", [0.1, 0.3, 0.7, 1 / 3, 1.0])
 def test_the_end_of_the_pace_is_exactly_all(keep_start, blobs, make_model):
     result = stepe.fit(
-        make_model(), blobs.x, blobs.given, method="self-paced", keep_start=keep_start, epochs=4, device="cpu"
+        make_model(), blobs.x, blobs.given, method=SelfPaced(keep_start=keep_start), epochs=4, device="cpu"
     )
     assert [row["dropped"] for row in result.history[2:]] == [0, 0]
     assert result.history[-1]["drop_fraction"] == 0

@@ -46,9 +46,7 @@ def test_the_threshold_is_taken_once(threshold, probes, blobs, make_model):
         make_model(),
         blobs.x,
         blobs.given,
-        method="truncation",
-        rho_max=0.3,
-        threshold=threshold,
+        method=Truncation(rho_max=0.3, threshold=threshold),
         epochs=3,
         device="cpu",
     )

@@ -9,7 +9,7 @@ from torch import nn
 import stepe
 from stepe.loop.ledger import Ledger
 from stepe.loop.task import Task
-from stepe.methods.plain import Plain
+from stepe.methods import Plain, StepEPlus
 from stepe.methods.step_e import StepwiseElimination
 from stepe.models.averaging import Average
 
@@ -129,6 +129,6 @@ def test_a_model_that_cannot_be_copied_is_refused_with_a_way_out():
     options = {"method": "step-e-plus", "rho_max": 0.2, "epochs": 2, "device": "cpu"}
     with pytest.raises(stepe.InputError, match="average=0 goes without"):
         stepe.fit(model(), x, y, **options)
-    stepe.fit(model(), x, y, average=0, **options)
+    stepe.fit(model(), x, y, method=StepEPlus(average=0, rho_max=0.2), epochs=2, device="cpu")
     with pytest.raises(stepe.InputError, match="probe='in-sample' needs no copies"):
         stepe.fit(model(), x, y, probe="cross:2", **options)

@@ -237,16 +237,17 @@ def test_each_cell_gets_its_labels_stem_and_options(bench, stems, monkeypatch):
     for cell in cells:
         job_of(cell, data, Path("nowhere"), bench, unobserved)
         given = asked[-1]
-        assert given["method"] == grid.METHODS[cell.method]
+        method = given["method"]
+        assert method.name == grid.METHODS[cell.method]
         assert given["labels"] is (data.data.clean_labels if cell.method == "oracle" else data.data.labels)
         assert (given["epochs"], given["seed"], given["learning_rate"]) == (60, cell.seed, 0.1)
         assert (given["batch_size"], given["engine"], given["amp"]) == (128, "resident", None)
         assert given["noise_rate"] == pytest.approx(0.2)
         assert stems[-1] == cell.stem
         for name, value in cell.options.items():
-            assert given[name] == value
+            assert getattr(method, name) == value
         warms_up = cell.method in ("step-e", "one-shot")
-        assert given.get("warmup") == (cell.warmup if warms_up else None)
+        assert getattr(method, "warmup", None) == (cell.warmup if warms_up else None)
 
 
 def test_the_network_sees_pixels_scaled_by_the_datas_own_numbers():

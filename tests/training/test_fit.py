@@ -1,3 +1,5 @@
+import dataclasses
+import inspect
 import math
 from collections.abc import Iterator
 from itertools import pairwise
@@ -18,14 +20,15 @@ from stepe.engine.rate import constant, cosine
 from stepe.loop.ledger import Ledger
 from stepe.loop.plan import Plan
 from stepe.loop.randomness import Stream
-from stepe.methods import METHODS
+from stepe.methods import METHODS, Method, SelfPaced, StepEPlus, StepwiseElimination, Truncation
 from stepe.samples.samples import DatasetSamples, TensorSamples
 from stepe.training.building import Result, Row, Training
+from stepe.training.fit import begin
 
 
 def fit(model: nn.Module, data: Any, labels: Any = None, **options: Any) -> Result:
     options = {"rho_max": 0.3, "epochs": 4, "batch_size": 16, "device": "cpu"} | options
-    if options.get("method", "step-e") in ("plain", "oracle", "self-paced"):
+    if isinstance(options.get("method"), Method) or options.get("method") in ("plain", "oracle", "self-paced"):
         options.pop("rho_max")
     return stepe.fit(model, data, labels, **options)
 
@@ -385,8 +388,13 @@ def test_data_that_cannot_be_used_is_refused_with_value_and_fix(data, labels, me
     ("options", "message"),
     [
         ({"method": "step-f"}, r"unknown method 'step-f'.*step-e, step-e-plus, plain"),
-        ({"rho": 0.2}, r"'step-e' has no option rho; it takes: .*rho_max"),
-        ({"method": "plain", "warmup": 2}, "'plain' has no option warmup"),
+        ({"rho": 0.2}, "fit has no option 'rho'; did you mean rho_max"),
+        ({"min_kep": 0.1}, "fit has no option 'min_kep'; did you mean min_keep"),
+        (
+            {"mixup": 0},
+            r"fit has no option 'mixup'.* of method 'step-e-plus': give .*StepEPlus\(mixup=\.\.\.\)",
+        ),
+        ({"method": "plain", "warmup": 2}, "'plain' has no option 'warmup'; it takes: none"),
         ({"rho_max": 1.0}, r"rho_max is 1\.0.*\[0, 1\)"),
         ({"rho_max": -0.1}, r"rho_max is -0\.1"),
         ({"rho_max": float("nan")}, "rho_max is nan"),
@@ -394,7 +402,7 @@ def test_data_that_cannot_be_used_is_refused_with_value_and_fix(data, labels, me
         ({"rho_max": None, "method": "truncation"}, r"rho_max is missing.*rho_max=0\.2.*noise_rate"),
         ({"rho_max": "auto", "epochs": 1}, "found out in the warm-up, and there is none: train for 2 epochs or more"),
         ({"rho_max": "auto", "warmup": 0}, "found out in the warm-up, and there is none"),
-        ({"warmup": "soon"}, "warmup is .soon.*auto"),
+        ({"warmup": "soon"}, "warmup is 'soon'.*a whole number.*'auto'"),
         ({"score": "rank"}, "score is 'rank'; choose one of auto, loss, guess, posterior"),
         ({"trusted": [True]}, r"trusted has shape \(1,\)"),
         ({"trusted": [1] * 12}, "trusted has .*int64; give one bool a sample"),
@@ -402,9 +410,9 @@ def test_data_that_cannot_be_used_is_refused_with_value_and_fix(data, labels, me
         ({"probe": "cross:1"}, "probe is 'cross:1'; write cross:5"),
         ({"probe": "cross:2x0"}, "probe is 'cross:2x0'"),
         ({"probe": "cross:13"}, "12 samples cannot be split into 13 folds"),
-        ({"rho_max": None, "noise_rate": 1.5}, r"the noise rate is 1\.5"),
+        ({"rho_max": None, "noise_rate": 1.5}, r"noise_rate is 1\.5; it must be a share in \[0, 1\]"),
         ({"warmup": 4}, r"warm-up is 4 of 4 epochs.*below 4"),
-        ({"warmup": -1}, "warmup is -1"),
+        ({"warmup": -1}, "warmup is -1; it must be a whole number, at least 0"),
         ({"epochs": 0}, "epochs is 0"),
         ({"epochs": 2.5}, r"epochs is 2\.5"),
         ({"batch_size": 0}, "batch size is 0"),
@@ -414,9 +422,9 @@ def test_data_that_cannot_be_used_is_refused_with_value_and_fix(data, labels, me
         ({"softness": -1}, "softness is -1"),
         ({"min_keep": 2}, "min_keep is 2"),
         ({"view": "sideways"}, "view is 'sideways'"),
-        ({"method": "truncation", "threshold": "late"}, "threshold is 'late'"),
-        ({"method": "truncation", "threshold": "first-epoch", "epochs": 1}, "needs 2 epochs or more"),
-        ({"method": "self-paced", "keep_start": 0}, "keep_start is 0"),
+        ({"method": Truncation(rho_max=0.3, threshold="late")}, "threshold is 'late'"),
+        ({"method": Truncation(rho_max=0.3, threshold="first-epoch"), "epochs": 1}, "needs 2 epochs or more"),
+        ({"method": SelfPaced(keep_start=0)}, "keep_start is 0"),
         ({"amp": "int4"}, "amp is 'int4'"),
         ({"device": "cuda:9"}, r"device 'cuda:9' is not there.*'auto'"),
         ({"device": "nonsense"}, "device 'nonsense' is not there"),
@@ -433,9 +441,19 @@ def test_options_that_cannot_be_used_are_refused_with_value_and_fix(options, mes
         fit(make_model(), X, Y, **options)
 
 
+def test_the_signature_names_what_a_run_and_step_e_take_with_the_same_defaults():
+    told, taken = inspect.signature(stepe.fit).parameters, inspect.signature(begin).parameters
+    step_e = {option.name: option.default for option in dataclasses.fields(StepwiseElimination)}
+    assert set(told) == set(taken) | set(step_e)
+    assert {name: told[name].default for name in step_e} == step_e
+    assert all(told[name].default == taken[name].default for name in taken if name != "method")
+    assert not any(parameter.kind is parameter.VAR_KEYWORD for parameter in told.values())
+
+
 def test_options_belong_into_a_method_one_makes_oneself(blobs, make_model):
-    with pytest.raises(InputError, match="rho_max"):
-        stepe.fit(make_model(), blobs.x, blobs.given, method=METHODS["step-e"](), rho_max=0.2, device="cpu")
+    told = r"rho_max beside a 'step-e-plus' method that is ready; make it with them: StepEPlus\(rho_max=\.\.\.\)"
+    with pytest.raises(InputError, match=told):
+        stepe.fit(make_model(), blobs.x, blobs.given, method=StepEPlus(), rho_max=0.2, device="cpu")
 
 
 def test_the_plain_view_of_a_data_set_is_asked_for_before_training(blobs, make_model):

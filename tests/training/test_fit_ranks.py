@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 import stepe
 from stepe import InputError
-from stepe.methods import METHODS
+from stepe.methods import METHODS, CoTeaching, Method, StepwiseElimination
 from stepe.training.building import Silent
 from stepe.training.fit import begin
 from stepe.training.fleet import run_together
@@ -82,7 +82,8 @@ def fitted(n: int = PRIME, norm: bool = False, **options: Any) -> dict[str, Any]
     """One run; whatever a test may ask about it."""
     seen = Kept()
     options = {"epochs": EPOCHS, "batch_size": BATCH, "rho_max": 0.4, "device": "cpu", "learning_rate": 0.05} | options
-    if "rho_max" not in METHODS[options.get("method", "step-e")].options():
+    method = options.get("method", "step-e")
+    if isinstance(method, Method) or "rho_max" not in METHODS[method].options():
         del options["rho_max"]
     x, y = clouds(n)
     result = stepe.fit(network(norm), x, y, observers=(seen, *options.pop("observers", ())), **options)
@@ -155,16 +156,17 @@ def _fetch(n: int, options: dict[str, Any]) -> tuple[list[list[int]], list[int]]
     x, y = clouds(n)
     training, probed = Fetched(x, y), Fetched(x, y)
     fetched, steps = [], []
+    batch_size = options.pop("batch_size")
     job = begin(
         network(),
         training,
         y,
-        view="plain",
+        method=StepwiseElimination(view="plain", **options),
         plain_view=probed,
         epochs=EPOCHS,
+        batch_size=batch_size,
         device="cpu",
         learning_rate=0.05,
-        **options,
     )
     training.fetched.clear()
     engine = job.steps.gi_frame.f_locals["training"].engine
@@ -234,7 +236,7 @@ def test_batch_statistics_differ_between_ranks_but_the_models_do_not(processes):
     ids=["eager", "resident", "uneven"],
 )
 def test_two_networks_that_choose_in_each_processs_share_stay_the_same_on_all(processes, options):
-    options = {"method": "co-teaching", "ramp": 1} | options
+    options = {"method": CoTeaching(rho_max=0.4, ramp=1)} | options
     runs, alone = processes.run(3, _crossed, options), fitted(**options)
     for run in runs:
         assert torch.equal(run["last"], runs[0]["last"])
@@ -330,7 +332,7 @@ def test_a_batch_smaller_than_the_number_of_processes_is_refused(processes):
 def _fleet() -> str:
     x, y = clouds(20)
     try:
-        run_together([begin(network(), x, y, epochs=1, rho_max=0.1, warmup=0, device="cpu")])
+        run_together([begin(network(), x, y, method=StepwiseElimination(rho_max=0.1), epochs=1, device="cpu")])
     except InputError as error:
         return str(error)
     return ""

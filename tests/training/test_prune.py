@@ -1,42 +1,63 @@
 """Prune by confident learning, then train anew."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import stepe
-from stepe import InputError
-from stepe.methods import Method
-from stepe.training import prune as recipe
-from stepe.training.prune import out_of_fold, prune
-
-OPTIONS = {"epochs": 8, "batch_size": 16, "learning_rate": 0.1, "device": "cpu"}
+from stepe import InputError, Result
+from stepe.methods import Method, Pruned
+from stepe.training.prune import Train, out_of_fold, prune
 
 
-def test_nobody_judges_what_it_was_trained_on_and_all_start_alike(monkeypatch, blobs, make_model, bits):
-    trained, models = [], []
+@pytest.fixture
+def training(blobs, make_model: Callable[[], nn.Module]) -> Callable[..., Train]:
+    """Options -> what trains a new model by a method."""
+    shared: dict[str, Any] = {"epochs": 8, "batch_size": 16, "learning_rate": 0.1, "device": "cpu"}
 
-    def fit(model: nn.Module, data, labels, *, method: Method, seed: int, **options) -> SimpleNamespace:
-        assert options == {"epochs": 8, "weight": "kept"}
+    def of(**options: Any) -> Train:
+        def train(method: Method) -> Result:
+            return stepe.fit(make_model(), blobs.x, blobs.given, method=method, **shared | options)
+
+        return train
+
+    return of
+
+
+def test_nobody_judges_what_it_was_trained_on(blobs):
+    trained = []
+
+    def train(method: Method) -> SimpleNamespace:
         trained.append(method.kept)
-        models.append(bits(model))
         return SimpleNamespace(ledger={"guess": method.kept[:, None].float().expand(-1, 3)})
 
-    monkeypatch.setattr(recipe, "fit", fit)
-    about_the_second = {"run": "folder", "resume": True, "truth": blobs.truth, "observers": ()}
-    guess = out_of_fold(make_model, blobs.x, blobs.given, epochs=8, weight="kept", **about_the_second)
+    guess = out_of_fold(train, blobs.given)
     assert guess.shape == (97, 3)
     assert not guess.any()  # whoever gave a row was not trained on it
     assert torch.stack(trained).sum(0).eq(4).all()
-    assert len(set(models)) == 1
 
 
-def test_what_cleanlab_would_prune_is_left_out_and_the_rest_trains(blobs, make_model):
+def test_judges_train_as_they_are_told_and_the_last_model_as_it_is(blobs, training):
+    judged, trained = [], []
+    judge, train = training(), training(test=(blobs.x, blobs.clean))
+    result = prune(
+        lambda method: (trained.append(method.name), train(method))[1],
+        blobs.given,
+        judge=lambda method: (judged.append(method.name), judge(method))[1],
+        method=Pruned(folds=3),
+    )
+    assert (judged, trained) == (["part"] * 3, ["prune"])
+    assert "test_accuracy" in result.summary
+
+
+def test_what_cleanlab_would_prune_is_left_out_and_the_rest_trains(blobs, training):
     find_label_issues = pytest.importorskip("cleanlab.filter").find_label_issues
-    result = prune(make_model, blobs.x, blobs.given, truth=blobs.truth, test=(blobs.x, blobs.clean), **OPTIONS)
-    guess = out_of_fold(make_model, blobs.x, blobs.given, **OPTIONS)
+    result = prune(training(truth=blobs.truth, test=(blobs.x, blobs.clean)), blobs.given, judge=training())
+    guess = out_of_fold(training(), blobs.given)
     expected = find_label_issues(blobs.given.numpy(), guess.numpy(), n_jobs=1)
     assert result.ledger["dropped"].tolist() == expected.tolist()
     assert all(row["dropped"] == expected.sum() for row in result.history)
@@ -49,18 +70,18 @@ def test_what_cleanlab_would_prune_is_left_out_and_the_rest_trains(blobs, make_m
     assert set(result.issues["row"]) == set(torch.nonzero(result.ledger["dropped"]).flatten().tolist())
 
 
-def test_checked_labels_stay(blobs, make_model):
-    pruned = prune(make_model, (blobs.x, blobs.given), **OPTIONS).ledger["dropped"]
+def test_checked_labels_stay(blobs, training):
+    pruned = prune(training(), blobs.given).ledger["dropped"]
     trusted = torch.zeros(97, dtype=torch.bool)
     trusted[torch.nonzero(pruned)[:5]] = True
-    again = prune(make_model, blobs.x, blobs.given, trusted=trusted, **OPTIONS).ledger["dropped"]
+    again = prune(training(trusted=trusted), blobs.given).ledger["dropped"]
     assert torch.equal(again, pruned & ~trusted)
 
 
-def test_what_cannot_be_split_or_done_at_once_is_refused(blobs, make_model):
+def test_what_cannot_be_split_or_done_at_once_is_refused(blobs, make_model, training):
     with pytest.raises(InputError, match="97 samples cannot be split into 98 folds"):
-        prune(make_model, blobs.x, blobs.given, folds=98)
+        prune(training(), blobs.given, method=Pruned(folds=98))
     with pytest.raises(InputError, match="folds is 1; it must be a whole number, at least 2"):
-        prune(make_model, blobs.x, blobs.given, folds=1)
+        prune(training(), blobs.given, method=Pruned(folds=1))
     with pytest.raises(InputError, match=r"'prune' trains twice, so fit\(\) alone cannot do it: use stepe.training"):
         stepe.fit(make_model(), blobs.x, blobs.given, method="prune", device="cpu")

@@ -22,6 +22,7 @@ from stepe import InputError, Run, RunError
 from stepe.beliefs.names import Names
 from stepe.beliefs.verdicts import COLUMNS
 from stepe.files import TEMPORARY
+from stepe.methods import Plain
 from stepe.run.folder import latest_run
 from stepe.run.lock import LOCK, check_free, locked
 from stepe.run.previews import Exhibit
@@ -523,7 +524,7 @@ def test_the_folder_is_locked_until_training_ends_however_it_ends(train, tmp_pat
 
 
 def test_two_runs_that_were_begun_together_do_not_mix(blobs, make_model, tmp_path):
-    options = {"epochs": 1, "method": "plain", "device": "cpu", "run": tmp_path / "run"}
+    options = {"epochs": 1, "method": Plain(), "device": "cpu", "run": tmp_path / "run"}
     first, second = (begin(make_model(), blobs.x, blobs.given, **options) for _ in range(2))
     first.finish()
     with pytest.raises(InputError, match="run is not empty"):

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,11 @@ from stepe.data.encoders import ImageEncoder, write_encoder
 from stepe.data.source import Source
 from stepe.files import inside, sweep
 from stepe.loop.randomness import Stream, seeded
-from stepe.methods import RECIPES, method_class
+from stepe.methods import Method, Pruned, make_method, method_class
 from stepe.models.build import build
 from stepe.models.pair import Pair
 from stepe.run.record import Request
-from stepe.training.building import Observer, balanced_weight, find_device
+from stepe.training.building import Observer, Result, balanced_weight, find_device
 from stepe.training.fit import fit
 from stepe.training.prune import prune
 from stepe.training.recorder import About, Recorder
@@ -128,29 +127,42 @@ def _train(
     model = make_model()
     if method_class(method).networks == 2:  # built anew: of a pretrained network, the head alone starts differently
         model = Pair(model, make_model("init of the second"))
-    # A recipe trains several models, and makes them itself.
-    train = partial(prune, make_model) if method in RECIPES else partial(fit, model, method=method)
-    with threads_for(model):
-        train(
+    options: dict[str, Any] = {
+        "epochs": request.epochs,
+        "noise_rate": known_rate(request, source),
+        "weight": balanced_weight(labels) if request.balanced else None,
+        "probe": request.probe,
+        "batch_size": preset.batch_size,
+        **preset.optimizer_options(device),
+        "device": device,
+        **image_options(source, device, request.model, request.strong),
+        "seed": request.seed,
+    }
+
+    def judge(by: Method) -> Result:
+        return fit(make_model(), x, labels, method=by, **options)
+
+    def train(by: Method) -> Result:
+        return fit(
+            model,
             x,
             labels,
-            epochs=request.epochs,
-            noise_rate=known_rate(request, source),
+            method=by,
             groups=source.groups,
             trusted=source.trusted,
-            weight=balanced_weight(labels) if request.balanced else None,
-            probe=request.probe,
             test=(torch.from_numpy(source.test_x), source.test_labels) if len(source.test_labels) else None,
             truth=source.truth,
-            batch_size=preset.batch_size,
-            **preset.optimizer_options(device),
-            device=device,
-            **image_options(source, device, request.model, request.strong),
-            seed=request.seed,
             run=recorder,
             resume=resume,
             # Probers are saved too: hundreds of megabytes, for a large network.
             checkpoint_every=1 if is_small(model) else 5,
             observers=observers,
-            **method_options(request, method),
+            **options,
         )
+
+    made = make_method(method, **method_options(request, method))
+    with threads_for(model):
+        if isinstance(made, Pruned):
+            prune(train, labels, method=made, seed=request.seed, judge=judge)
+        else:
+            train(made)

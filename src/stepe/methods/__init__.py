@@ -4,6 +4,8 @@ To add one, write the file and the line; the contract suite picks it up. May imp
 ``beliefs``, ``evidence`` and ``options``; a method knows no engine and no file.
 """
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from stepe.errors import InputError
@@ -24,6 +26,7 @@ from stepe.methods.self_paced import SelfPaced
 from stepe.methods.step_e import StepwiseElimination
 from stepe.methods.step_e_plus.method import StepEPlus
 from stepe.methods.truncation import Truncation
+from stepe.options.check import check_names
 
 METHODS: dict[str, type[Method]] = {
     method.name: method
@@ -52,15 +55,32 @@ EVERY_METHOD = METHODS | RECIPES
 __all__ = [
     "EVERY_METHOD",
     "METHODS",
+    "OPTIONS_OF_OTHERS",
     "RECIPES",
     "Batch",
+    "CoTeaching",
     "Criterion",
+    "EarlyLearning",
     "Forward",
+    "GeneralisedCrossEntropy",
+    "LabelSmoothing",
+    "Margins",
     "Method",
+    "Mixup",
+    "OneShot",
+    "Oracle",
+    "Plain",
+    "Pruned",
+    "SelfPaced",
+    "StepEPlus",
+    "StepwiseElimination",
+    "SymmetricCrossEntropy",
     "Task",
+    "Truncation",
     "View",
     "make_method",
     "method_class",
+    "method_with",
 ]
 
 
@@ -75,10 +95,26 @@ def make_method(method: str | Method, **options: Any) -> Method:
     """A method from its name and options, or a ready one as it is."""
     if isinstance(method, Method):
         if options:
-            raise InputError(f"the options {sorted(options)} belong into the {method.name!r} method you made yourself")
+            raise InputError(
+                f"{' and '.join(sorted(options))} beside a {method.name!r} method that is ready; make it with them: "
+                f"{type(method).__name__}({', '.join(f'{name}=...' for name in sorted(options))})"
+            )
         return method
     kind = method_class(method)
-    if unknown := options.keys() - set(kind.options()):
-        known = ", ".join(kind.options()) or "none"
-        raise InputError(f"method {method!r} has no option {', '.join(sorted(unknown))}; it takes: {known}")
+    check_names(options, kind.options(), f"method {method!r}")
     return kind(**options)
+
+
+def method_with(method: str | Method, options: Mapping[str, Any]) -> Method:
+    """A method where a signature names the options of Step-E: those that were left at their defaults were not given."""
+    defaults = {option.name: option.default for option in fields(StepwiseElimination)}
+    return make_method(method, **{name: value for name, value in options.items() if value != defaults[name]})
+
+
+OPTIONS_OF_OTHERS = {
+    name: f"it is one of method {kind.name!r}: give method={kind.__name__}({name}=...), from stepe.methods"
+    for kind in reversed(METHODS.values())
+    for name in kind.options()
+    if name not in StepwiseElimination.options()
+}
+"""what to say of an option that only another method has, where a signature names those of Step-E"""

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache, wraps
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
 from stepe.errors import InputError
@@ -11,6 +12,7 @@ from stepe.options.option import Declared, options_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
+NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 declared_options = cache(options_of)
 
@@ -27,12 +29,13 @@ def check_fields(options: Any) -> None:
     check_values(type(options), vars(options))
 
 
-def check_names(names: Iterable[str], known: Iterable[str], whose: str) -> None:
-    """Refuse names that are no options, and say which ones they resemble."""
+def check_names(names: Iterable[str], known: Iterable[str], whose: str, elsewhere: Mapping[str, str] = NOWHERE) -> None:
+    """Refuse names that are no options; say where else they stand (name -> sentence), or which ones they resemble."""
     known = list(known)
     for name in names:
         if name not in known:
-            raise InputError(f"{whose} has no option {name!r}; {resembling(name, known) or _all(known)}")
+            told = elsewhere.get(name) or resembling(name, [*known, *elsewhere]) or _all(known)
+            raise InputError(f"{whose} has no option {name!r}; {told}")
 
 
 def resembling(name: str, known: Iterable[str]) -> str:
@@ -47,17 +50,36 @@ def _all(names: list[str]) -> str:
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Check, at each call, that the options of a function are its own and that their values are in range."""
-    signature = inspect.signature(function)
-    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not takes_all:
-            check_names(kwargs, signature.parameters, function.__qualname__.removesuffix(".__init__"))
-        check_values(function, kwargs)
-        return function(*args, **kwargs)
-
-    return call
+    return checked_beside(NOWHERE)(function)
 
 
-__all__ = ["Declared", "check_fields", "check_names", "check_values", "checked", "declared_options", "resembling"]
+def checked_beside(elsewhere: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make the same check, which also knows what to say of options that stand elsewhere."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if not takes_all:
+                whose = function.__qualname__.removesuffix(".__init__")
+                check_names(kwargs, signature.parameters, whose, elsewhere)
+            check_values(function, kwargs)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+__all__ = [
+    "Declared",
+    "check_fields",
+    "check_names",
+    "check_values",
+    "checked",
+    "checked_beside",
+    "declared_options",
+    "resembling",
+]

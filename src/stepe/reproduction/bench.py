@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from stepe.loop.plan import batch_sizes
 from stepe.loop.randomness import Stream, seeded
+from stepe.methods import Plain
 from stepe.models.resnet import Stem, resnet18
 from stepe.samples.augmentation import CropFlip, Normalised
 from stepe.training.building import ENGINES, Row, Silent, Training
@@ -168,7 +169,7 @@ def _job(setting: Setting, stem: Stem, engine: str, data: tuple[Tensor, Tensor],
     return begin(
         model,
         *data,
-        method="plain",
+        method=Plain(),
         epochs=EPOCHS,
         batch_size=setting.batch,
         probe_batch_size=PROBE_BATCH,

@@ -21,7 +21,7 @@ from stepe.data.cifar_n import CifarN, Labels
 from stepe.data.noise import Noise
 from stepe.files import sweep, write_text
 from stepe.loop.randomness import Stream, seeded
-from stepe.methods import method_class
+from stepe.methods import make_method, method_class
 from stepe.models.resnet import resnet18
 from stepe.reproduction.grid import IDENTITY, METHODS, Cell
 from stepe.run.environment import commit
@@ -178,7 +178,7 @@ def job_of(cell: Cell, loaded: Loaded, out: Path, bench: Bench, follow: Follow, 
         model,
         loaded.images,
         labels,
-        method=method,
+        method=make_method(method, **options),
         epochs=epochs or cell.epochs,
         noise_rate=data.noise_rate,
         test=(loaded.test_images, data.test_labels),
@@ -191,7 +191,6 @@ def job_of(cell: Cell, loaded: Loaded, out: Path, bench: Bench, follow: Follow, 
         seed=cell.seed,
         observers=observers,
         **training | cell.training,
-        **options,
     )
 
 

@@ -4,9 +4,8 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +24,26 @@ from stepe.loop.plan import Plan, batch_sizes
 from stepe.loop.randomness import preserved
 from stepe.loop.ranks import Ranks
 from stepe.loop.schedule import check_epochs
-from stepe.methods import Criterion, Method, Task, make_method
+from stepe.methods import OPTIONS_OF_OTHERS, Criterion, Method, StepwiseElimination, Task, method_with
 from stepe.models.copying import copy_of
+from stepe.options.check import checked_beside
+from stepe.options.method import (
+    GuessMemory,
+    Memory,
+    MinKeep,
+    NoiseRate,
+    Probe,
+    ProbeEvery,
+    RampEnd,
+    RhoMax,
+    Schedule,
+    Score,
+    Softness,
+    Sticky,
+    View,
+    Warmup,
+)
+from stepe.options.running import Epochs, Seed
 from stepe.samples.given_labels import check_labels, read_labels
 from stepe.samples.samples import Augment, Samples, TensorSamples, as_samples, check_view
 from stepe.training.building import (
@@ -77,9 +94,120 @@ class Job:
             return exhaust(self.steps)
 
 
-P = ParamSpec("P")
-A_JOB = "A job; its ``finish()`` trains and returns the result. :func:`fit` does both."
-A_RESULT = "The trained model with its ledger, its history and a summary."
+@checked_beside(OPTIONS_OF_OTHERS)
+def fit(
+    model: nn.Module,
+    data: Any,
+    labels: Any = None,
+    *,
+    epochs: Epochs = 60,
+    rho_max: RhoMax = None,
+    warmup: Warmup = None,
+    noise_rate: NoiseRate | None = None,
+    probe: Probe = "in-sample",
+    min_keep: MinKeep = 0.0,
+    schedule: Schedule = "auto",
+    ramp_end: RampEnd = None,
+    score: Score = "auto",
+    memory: Memory = 0.0,
+    sticky: Sticky = False,
+    softness: Softness = 0.0,
+    probe_every: ProbeEvery = 1,
+    guess_memory: GuessMemory = None,
+    view: View = "augmented",
+    method: str | Method = "step-e",
+    groups: Any = None,
+    trusted: Any = None,
+    weight: Any = None,
+    class_names: Sequence[str] | None = None,
+    ids: Sequence[str] | None = None,
+    test: Any = None,
+    truth: Truth | None = None,
+    batch_size: int = 128,
+    probe_batch_size: int | None = None,
+    optimizer: Optimizer | Callable[[Iterator[nn.Parameter]], Optimizer] | None = None,
+    learning_rate: float | None = None,
+    weight_decay: float = 5e-4,
+    rate_shape: RateShape = cosine,
+    scheduler: LRScheduler | Callable[[Optimizer], LRScheduler] | None = None,
+    scheduler_interval: Literal["epoch", "step"] = "epoch",
+    criterion: Criterion | None = None,
+    forward: ModelForward | None = None,
+    augment: Augment | None = None,
+    plain_view: Any = None,
+    loader_options: dict[str, Any] | None = None,
+    amp: Literal["bf16", "fp16"] | None = None,
+    device: str | torch.device = "auto",
+    engine: Literal["eager", "resident", "compiled"] = "eager",
+    deterministic: bool = False,
+    seed: Seed = 0,
+    run: "str | Path | Recorder | None" = None,
+    resume: bool = False,
+    checkpoint_every: int = 1,
+    observers: tuple[Observer, ...] = (),
+) -> Result:
+    """Train ``model`` on labels that cannot be trusted.
+
+    Args:
+        model: any module that turns inputs into logits.
+        data: a tensor of inputs, a pair (inputs, labels), or a map-style data set returning ``(x, y)``.
+        labels: one integer per sample, if ``data`` does not bring them; with a ``criterion`` of your own, also one
+            number (a regression) or one row of 0 and 1 (several labels at once) per sample.
+        epochs: length of the run.
+        rho_max: largest share of the samples that is ever dropped; by default it follows from ``noise_rate``, and
+            without either it is estimated in the warm-up (``"auto"``).
+        warmup: epochs before anything is dropped; by default a sixth of the run. ``"auto"``: until nothing but noise is
+            learned.
+        noise_rate: known share of wrong labels.
+        probe: who judges the samples. ``in-sample``: the model in training, as in the paper. ``cross:5``: models that
+            never trained on them, one per fold; ``cross:2x2``: on two independent splits. ``auto``: cross-fitted,
+            until the model turns out in the warm-up not to learn its labels by heart, and in-sample from then on.
+        min_keep: share of every class, or of every one of the ``groups``, that is never dropped.
+        schedule: how the share that is dropped grows: ``auto`` (Eq. 2), ``linear``, ``early``, ``proportional`` or a
+            function of the progress; it is full at ``ramp_end``.
+        score: what samples are ranked by: ``loss``, ``guess``, ``posterior`` or ``auto``; ``memory`` smooths the losses
+            over probes, ``guess_memory`` the running guess.
+        sticky: whether what was dropped stays dropped.
+        softness: above 0, suspicious samples weigh less instead of being dropped.
+        probe_every: epochs from one probe to the next.
+        view: whether the probe sees inputs augmented as in training, or plain.
+        method: another method than Step-E: by name, as it is by default, or an instance with options of its own, as in
+            ``StepEPlus(rho_max=0.3, cutmix=0.5)`` (:mod:`stepe.methods`). ``oracle`` is plain training under another
+            name: hand it the clean labels.
+        groups: one integer per sample for ``min_keep``; by default the class.
+        trusted: one bool per sample: labels that were checked; these samples are never dropped.
+        weight: one number per sample, how much it counts in training; which samples are dropped goes by their losses
+            alone.
+        class_names: what the classes, or marks, are called in the issues; by default their numbers.
+        ids: what the samples are called there; by default their positions.
+        test: held-out data in the same form, for the accuracy in the history. Never trained on.
+        truth: which samples are noisy, in a benchmark. Only metrics see it.
+        optimizer: an optimizer, or a function of the parameters; by default SGD with Nesterov momentum 0.9. Models that
+            only judge train on fewer samples; under Adam and other optimizers with betas their steps are longer for it.
+        learning_rate: for the default optimizer; 0.1 unless given.
+        rate_shape: the learning rate as a function of the run's progress in [0, 1]; by default cosine decay.
+        scheduler: instead of that, a torch scheduler or a function of the optimizer that makes one;
+            ``scheduler_interval`` says whether it counts epochs, or steps of full-length epochs.
+        criterion: (logits, targets) -> one loss per sample; by default cross-entropy.
+        forward: (model, inputs) -> logits, if calling the model is not enough.
+        augment: for tensors, (inputs, indices, stream) -> inputs; a data set brings its own transforms.
+        plain_view: for data sets, the same samples without augmentation, for ``view="plain"``.
+        engine: ``eager`` works for everything; ``resident`` keeps tensors on a GPU and trains by CUDA graphs;
+            ``compiled`` also compiles their kernels, which takes a minute and pays off over many runs.
+        loader_options: for data sets, passed to the ``DataLoader`` (``num_workers``, ``pin_memory``...).
+        seed: everything random follows from it.
+        run: a folder to write; ``resume`` continues what is there, to the same result as if never interrupted.
+        observers: follow the run, epoch by epoch.
+
+    Under torchrun, every process calls this alike: batches are cut into a share for each, losses and gradients come
+    together again, and the first process alone writes and reports. ``batch_size`` is that of all processes together.
+
+    Returns:
+        The trained model with its ledger, its history and a summary.
+    """
+    arguments = locals()
+    options = {name: arguments.pop(name) for name in StepwiseElimination.options()}
+    return begin(**arguments | {"method": method_with(method, options)}).finish()
 
 
 def begin(
@@ -87,13 +215,13 @@ def begin(
     data: Any,
     labels: Any = None,
     *,
-    method: str | Method = "step-e",
+    method: Method,
     epochs: int = 60,
     noise_rate: float | None = None,
+    probe: str = "in-sample",
     groups: Any = None,
     trusted: Any = None,
     weight: Any = None,
-    probe: str = "in-sample",
     class_names: Sequence[str] | None = None,
     ids: Sequence[str] | None = None,
     test: Any = None,
@@ -120,52 +248,8 @@ def begin(
     resume: bool = False,
     checkpoint_every: int = 1,
     observers: tuple[Observer, ...] = (),
-    **method_options: Any,
 ) -> Job:
-    """Prepare to train ``model`` on labels that cannot be trusted.
-
-    Args:
-        model: any module that turns inputs into logits.
-        data: a tensor of inputs, a pair (inputs, labels), or a map-style data set returning ``(x, y)``.
-        labels: one integer per sample, if ``data`` does not bring them; with a ``criterion`` of your own, also one
-            number (a regression) or one row of 0 and 1 (several labels at once) per sample.
-        method: a name from :data:`stepe.methods.METHODS` or a method of your own; its options follow by keyword
-            (``rho_max``, ``warmup``, ``schedule``, ``memory``, ``sticky``, ``softness``, ``min_keep``, ``view``...).
-            ``oracle`` is plain training under another name: hand it the clean labels.
-        noise_rate: known share of wrong labels, from which rho_max follows if it is not given; without either, the rate
-            is estimated in the warm-up.
-        groups: one integer per sample for ``min_keep``; by default the class.
-        trusted: one bool per sample: labels that were checked; these samples are never dropped.
-        weight: one number per sample, how much it counts in training; which samples are dropped goes by their losses
-            alone.
-        probe: who judges the samples. ``in-sample``: the model in training, as in the paper. ``cross:5``: models that
-            never trained on them, one per fold; ``cross:2x2``: on two independent splits. ``auto``: cross-fitted,
-            until the model turns out in the warm-up not to learn its labels by heart, and in-sample from then on.
-        class_names: what the classes, or marks, are called in the issues; by default their numbers.
-        ids: what the samples are called there; by default their positions.
-        test: held-out data in the same form, for the accuracy in the history. Never trained on.
-        truth: which samples are noisy, in a benchmark. Only metrics see it.
-        optimizer: an optimizer, or a function of the parameters; by default SGD with Nesterov momentum 0.9. Models that
-            only judge train on fewer samples; under Adam and other optimizers with betas their steps are longer for it.
-        learning_rate: for the default optimizer; 0.1 unless given.
-        rate_shape: the learning rate as a function of the run's progress in [0, 1]; by default cosine decay.
-        scheduler: instead of that, a torch scheduler or a function of the optimizer that makes one;
-            ``scheduler_interval`` says whether it counts epochs, or steps of full-length epochs.
-        criterion: (logits, targets) -> one loss per sample; by default cross-entropy.
-        forward: (model, inputs) -> logits, if calling the model is not enough.
-        augment: for tensors, (inputs, indices, stream) -> inputs; a data set brings its own transforms.
-        plain_view: for data sets, the same samples without augmentation, for ``view="plain"``.
-        engine: ``eager`` works for everything; ``resident`` keeps tensors on a GPU and trains by CUDA graphs;
-            ``compiled`` also compiles their kernels, which takes a minute and pays off over many runs.
-        loader_options: for data sets, passed to the ``DataLoader`` (``num_workers``, ``pin_memory``...).
-        run: a folder to write; ``resume`` continues what is there, to the same result as if never interrupted.
-
-    Under torchrun, every process calls this alike: batches are cut into a share for each, losses and gradients come
-    together again, and the first process alone writes and reports. ``batch_size`` is that of all processes together.
-
-    Returns:
-        A job; its ``finish()`` trains and returns the result. :func:`fit` does both.
-    """
+    """Prepare what :func:`fit` carries out at once; of all methods it takes the instance."""
     ranks = Ranks.current()
     device = find_device(device)
     if isinstance(data, tuple) and len(data) == 2:
@@ -190,7 +274,6 @@ def begin(
     if truth is not None and len(truth.noisy) != len(samples):
         raise InputError(f"the truth covers {len(truth.noisy)} samples, the data {len(samples)}")
 
-    method = make_method(method, **method_options)
     probe = probe if method.cross_fits else "in-sample"
     if probe != "in-sample" and not all(made is None or callable(made) for made in (optimizer, scheduler)):
         raise InputError("a cross-fitted probe trains copies of the model: give optimizer and scheduler as functions")
@@ -258,19 +341,6 @@ def begin(
     else:
         steps = _run(training, held_out, truth, observers if ranks.is_first else ())
     return Job(steps, device, deterministic)
-
-
-def _to_the_end(begin: Callable[P, Job]) -> Callable[P, Result]:
-    @wraps(begin)
-    def fit(*args: P.args, **kwargs: P.kwargs) -> Result:
-        return begin(*args, **kwargs).finish()
-
-    fit.__name__ = fit.__qualname__ = "fit"
-    fit.__doc__ = (begin.__doc__ or "").replace("Prepare to train", "Train").replace(A_JOB, A_RESULT)
-    return fit
-
-
-fit = _to_the_end(begin)
 
 
 def _run(

@@ -4,44 +4,35 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from stepe.methods import Method
 from stepe.methods.pruned import Part, Pruned
-from stepe.samples.given_labels import check_labels, read_labels
+from stepe.samples.given_labels import check_labels
 from stepe.training.building import Result
-from stepe.training.fit import fit
 from stepe.training.judging.folds import Dealt, Folds
 
-ABOUT_THE_SECOND = {"run", "resume", "checkpoint_every", "observers", "test", "truth", "trusted", "groups"}
-"""arguments of ``fit`` that the models which only judge do without"""
+Train = Callable[[Method], Result]
+"""trains a new model by a method: ``lambda method: stepe.fit(make_model(), x, y, method=method)``"""
 
 
 def prune(
-    make_model: Callable[[], nn.Module], data: Any, labels: Any = None, *, folds: int = 5, seed: int = 0, **options: Any
+    train: Train, labels: Any, *, method: Pruned | None = None, seed: int = 0, judge: Train | None = None
 ) -> Result:
-    """Train ``folds`` models, each to judge the samples it has not seen; prune; train one on the rest.
+    """Train judges, each on all folds but the one that it judges; prune; train a model on the rest.
 
-    ``make_model`` makes an untrained model, the same each time; ``options`` are those of :func:`stepe.fit`. A resumed
-    run judges anew, to the same end.
+    ``judge`` trains the judges, where that is less than what ``train`` does for the last model: they need no test data
+    and no run folder. A resumed run judges anew, to the same end.
     """
-    if isinstance(data, tuple) and len(data) == 2:
-        data, labels = data[0], data[1] if labels is None else labels
-    given = check_labels(read_labels(data) if labels is None else labels, len(data))
-    method, started = Pruned(folds), time.perf_counter()
-    method.guess = out_of_fold(make_model, data, given, folds=folds, seed=seed, **options)
+    given = check_labels(labels, len(labels))
+    method, started = method or Pruned(), time.perf_counter()
+    method.guess = out_of_fold(judge or train, given, folds=method.folds, seed=seed)
     method.seconds_before = time.perf_counter() - started
-    return fit(make_model(), data, given, method=method, seed=seed, **options)
+    return train(method)
 
 
-def out_of_fold(
-    make_model: Callable[[], nn.Module], data: Any, labels: Tensor, *, folds: int = 5, seed: int = 0, **options: Any
-) -> Tensor:
+def out_of_fold(train: Train, labels: Tensor, *, folds: int = 5, seed: int = 0) -> Tensor:
     """How likely every class is to every sample (n x classes), by a model that was trained without it."""
-    options = {name: value for name, value in options.items() if name not in ABOUT_THE_SECOND}
     dealt = Dealt.by(Folds(folds), labels, int(labels.max()) + 1, seed)
-    answers = []
-    for part in dealt.parts:
-        judge = fit(make_model(), data, labels, method=Part(~part), seed=seed, **options)
-        guess = judge.ledger["guess"][part]
-        answers.append((guess, guess.argmax(1)))
-    return dealt.views(answers).probability
+    guesses = (train(Part(~part)).ledger["guess"][part] for part in dealt.parts)
+    return dealt.views((guess, guess.argmax(1)) for guess in guesses).probability

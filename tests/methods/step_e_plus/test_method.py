@@ -12,7 +12,7 @@ import stepe
 from stepe import InputError
 from stepe.beliefs.rate import Rate
 from stepe.loop.ledger import JudgedBy, Ledger, Observation
-from stepe.methods import Task, make_method
+from stepe.methods import StepEPlus, Task, make_method
 from stepe.methods.defaults import rho_max_for
 from stepe.training.building import cross_entropy
 
@@ -136,10 +136,10 @@ def test_inputs_that_cannot_be_blended_are_trained_on_without():
     codes = torch.randint(0, 5, (40, 3), generator=torch.Generator().manual_seed(0))
     labels = codes[:, 0] % 2
     model = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(12, 2))
-    options: dict[str, Any] = {"epochs": 4, "batch_size": 8, "device": "cpu", "rho_max": 0.1}
+    options: dict[str, Any] = {"epochs": 4, "batch_size": 8, "device": "cpu", "noise_rate": 0.1}
     with pytest.raises(InputError, match="mixup blends inputs"):
         stepe.fit(model, codes, labels, method="step-e-plus", **options)
-    assert stepe.fit(model, codes, labels, method="step-e-plus", mixup=0, **options).summary["epochs"] == 4
+    assert stepe.fit(model, codes, labels, method=StepEPlus(mixup=0), **options).summary["epochs"] == 4
 
 
 @pytest.mark.parametrize(
