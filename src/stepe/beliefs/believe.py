@@ -1,0 +1,91 @@
+"""From guesses to a belief about every label, in one pass of Bayes' rule.
+
+A guess says how likely each class is for a row whose own label had no say in it. Guesses that were learned from labels
+of which some are wrong are guesses of the *label*: the noise matrix is undone first. Then a class is as likely as the
+guess says, times how often its labels go wrong in this way. How they go wrong is told by two matrices: the one that was
+counted, and one in which every wrong label is as likely as any other. The more surely the first explains the labels
+better than the second, the more it counts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepe.beliefs.noise_model import Floats, Labels, NoiseModel, undone
+
+STEPS = 5
+"""in which the noise is undone where there is one look; every further look undoes some of it by itself"""
+SURE, STEEP = 3.0, 3.0
+"""the counted matrix counts half where it explains labels better by so many standard errors, and how fast it gains"""
+TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is believed of some labels."""
+
+    p_right: Floats
+    """of each row, the probability that its label is right"""
+    suggestion: Labels
+    """of each row, the likeliest other class"""
+    confidence: Floats
+    """of each row, the probability of that class"""
+    noise: Floats
+    """the noise matrix: P(label j | true class i) at [i, j]"""
+    structure: float
+    """how much the counted noise matrix counts, beside one in which all wrong labels are alike: from 0 to 1"""
+
+    @property
+    def rate(self) -> float:
+        """The share of wrong labels."""
+        return float(1 - self.p_right.mean())
+
+
+def believe(labels: Labels, looks: Sequence[Floats], *, evidence: float = 1.0) -> Verdict:
+    """Believe what follows from guesses about labels.
+
+    Args:
+        labels: the class that each row is said to be of.
+        looks: guesses, rows x classes. The first was learned from all labels; each further one without those that the
+            ones before called wrong.
+        evidence: how much a label says for itself (tau). 1 where classes overlap, so that a label is a fair draw among
+            the classes that a guess allows; .5 where an expert could always tell and people erred.
+    """
+    last = NoiseModel.counted(labels, looks[-1])
+    first = last if len(looks) == 1 else NoiseModel.counted(labels, looks[0])
+    guess = (undone(looks[0], first.matrix, STEPS // len(looks)) + sum(looks[1:])) / len(looks)
+    rows = np.arange(len(labels))
+
+    # A first belief by the counted matrix alone: its rate is that of the matrix in which wrong labels are alike.
+    counted = last.of_labels()
+    p_right = _posterior(guess, counted, evidence)[rows, labels]
+    alike = _alike(labels, guess.shape[1], float(1 - p_right.mean()))
+    structure = _structure(guess, counted, alike)
+    pooled = np.maximum(counted, TINY) ** structure * alike ** (1 - structure)
+    posterior = _posterior(guess, pooled, evidence)
+    p_right = posterior[rows, labels].copy()
+    posterior[rows, labels] = -1
+    suggestion = posterior.argmax(1)
+    return Verdict(p_right, suggestion, posterior[rows, suggestion], last.matrix, structure)
+
+
+def _posterior(guess: Floats, of_label: Floats, evidence: float) -> Floats:
+    likely: Floats = np.maximum(guess, TINY) * np.maximum(of_label, TINY) ** evidence
+    likely /= likely.sum(1, keepdims=True)
+    return likely
+
+
+def _alike(labels: Labels, classes: int, rate: float) -> Floats:
+    """The probability of each label under each true class, where all wrong labels are alike."""
+    found = np.full((len(labels), classes), max(rate, TINY) / max(1, classes - 1))
+    found[np.arange(len(labels)), labels] = max(1 - rate, TINY)
+    return found
+
+
+def _structure(guess: Floats, counted: Floats, alike: Floats) -> float:
+    """How much the counted matrix counts: by how surely the labels are likelier under it than under the other."""
+    gain = np.log(np.maximum((guess * counted).sum(1), TINY)) - np.log(np.maximum((guess * alike).sum(1), TINY))
+    error = float(gain.std()) / np.sqrt(len(gain))
+    surely = float(gain.mean()) / error if error > 0 else 0.0
+    return float(1 / (1 + np.exp(-np.clip((surely - SURE) / STEEP, -50, 50))))

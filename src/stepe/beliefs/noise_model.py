@@ -1,0 +1,111 @@
+"""How labels go wrong: the noise matrix, counted from guesses that no label of its own had a say in.
+
+Counting is confident learning's (Northcutt et al., 2021): of the rows whose guess names a class as surely as guesses of
+rows with that label usually do, how many carry which label.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+
+CLOSE = 1e-6
+"""probabilities that differ by less are the same"""
+DRAWN = 0.5
+"""how far a class's wrong labels are drawn towards the frequencies of all labels: few rows say how they go wrong"""
+NOBODY = -1
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """The noise matrix with the rows that it was counted from."""
+
+    labels: Labels
+    named: Labels
+    """of each row, the class that its guess names surely; -1 where it names none"""
+    classes: int
+
+    @classmethod
+    def counted(cls, labels: Labels, guesses: npt.NDArray[np.floating]) -> "NoiseModel":
+        """Count the rows whose guess is as sure of a class as guesses of rows with that label usually are."""
+        classes = guesses.shape[1]
+        size = np.bincount(labels, minlength=classes)
+        own = guesses[np.arange(len(labels)), labels]
+        mean = np.bincount(labels, weights=own, minlength=classes) / np.maximum(size, 1)
+        usual = np.where(size > 0, np.maximum(mean, 2 * CLOSE), np.inf)
+        sure = guesses >= usual - CLOSE
+        named = np.where(sure, guesses, -1).argmax(1)
+        return cls(labels, np.where(sure.any(1), named, NOBODY), classes)
+
+    @cached_property
+    def frequency(self) -> Floats:
+        """The share of each class among the labels."""
+        return np.bincount(self.labels, minlength=self.classes) / max(1, len(self.labels))
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """The noise matrix: P(label j | true class i) at [i, j]. A class that no guess names keeps its labels."""
+        counts, total = self._counts, self._counts.sum(1, keepdims=True)
+        found = np.where(total > 0, counts / np.where(total > 0, total, 1), np.eye(self.classes))
+        right = found.diagonal()[:, None]
+        drawn = self._drawn(found, right, self.frequency[None, :], self.frequency[:, None])
+        np.fill_diagonal(drawn, found.diagonal())
+        return drawn
+
+    def of_labels(self) -> Floats:
+        """For each row, the probability of its label under each true class, the row's own count taken out."""
+        evidence = self.matrix[:, self.labels].T.copy()
+        rows = np.flatnonzero(self.named != NOBODY)
+        named, label = self.named[rows], self.labels[rows]
+        worth = self._worth[label]
+        agrees = named == label
+        total = self._counts.sum(1)[named] - worth
+        alone = total <= CLOSE * worth
+        total = np.where(alone, 1, total)
+        right = np.where(alone, 1, (self._counts[named, named] - worth * agrees) / total)
+        given = np.where(alone, agrees, (self._counts[named, label] - worth) / total)
+        drawn = self._drawn(given, right, self.frequency[label], self.frequency[named])
+        evidence[rows, named] = np.where(agrees, right, drawn)
+        return evidence
+
+    @cached_property
+    def _raw(self) -> Floats:
+        counts = np.zeros((self.classes, self.classes))
+        found = self.named != NOBODY
+        np.add.at(counts, (self.named[found], self.labels[found]), 1)
+        return counts
+
+    @cached_property
+    def _worth(self) -> Floats:
+        """How many rows each counted row of a label stands for, so that labels occur as often as they do."""
+        counted = self._raw.sum(0)
+        return np.where(counted > 0, self.frequency * len(self.labels) / np.maximum(counted, 1), 0.0)
+
+    @cached_property
+    def _counts(self) -> Floats:
+        return self._raw * self._worth
+
+    @staticmethod
+    def _drawn(found: Floats, right: Floats, of_label: Floats, of_true: Floats) -> Floats:
+        """The probability of a wrong label, half-way between what was counted and how often the label occurs."""
+        by_frequency = (1 - right) * of_label / np.maximum(1 - of_true, CLOSE)
+        return (1 - DRAWN) * found + DRAWN * by_frequency
+
+
+def undone(guesses: Floats, matrix: Floats, steps: int) -> Floats:
+    """Guesses of the true class, from guesses of the given label (Richardson, 1972; Lucy, 1974).
+
+    Each step moves a guess towards one that, sent through the noise matrix, gives what was guessed of the label.
+
+    >>> undone(np.array([[0.6, 0.4]]), np.array([[0.6, 0.4], [0.0, 1.0]]), 50).round(2).tolist()
+    [[1.0, 0.0]]
+    """
+    found = guesses
+    for _ in range(steps):
+        found = found * ((guesses / np.maximum(found @ matrix, CLOSE**2)) @ matrix.T)
+        found /= found.sum(1, keepdims=True)
+    return found
