@@ -22,7 +22,6 @@ from stepe.data.source import Source
 from stepe.loop.metrics import Truth
 from stepe.methods import EVERY_METHOD
 from stepe.run.lock import locked
-from stepe.run.record import Request
 from stepe.training.building import Silent, Training
 
 ALL = list(dict.fromkeys([METHOD, *EVERY_METHOD]))
@@ -113,11 +112,11 @@ def test_digits_become_a_run_with_everything_in_it(tmp_path):
     assert (samples["split"] == "test").sum() == 359
     assert sorted(samples["row"]) == list(range(1797))
     assert samples["rank"].tolist() != list(range(1, 1798))
-    request = run.config["request"]
-    assert request["name"] == "digits"
-    assert request["data"] == "bundled:digits"
-    assert request["noise"] == "symmetric:0.4"
-    assert request["methods"] == ["step-e-plus", "plain", "oracle"]
+    request = run.request
+    assert request.name == "digits"
+    assert request.data == "bundled:digits"
+    assert request.noise == "symmetric:0.4"
+    assert request.methods == ("step-e-plus", "plain", "oracle")
 
 
 @pytest.mark.usefixtures("_no_report")
@@ -126,8 +125,8 @@ def test_peoples_own_data_is_left_as_it_is_and_not_compared(file):
     assert run.path == Path("runs/mine-1")
     assert run.others == []
     assert "noise" not in run.summary
-    assert run.config["request"]["noise"] is None
-    assert run.config["request"]["data"] == str(file)
+    assert run.request.noise is None
+    assert run.request.data == str(file)
     assert run.class_names == ["ant", "bee", "cat"]
     assert run.exhibits == {}
     given = dict(zip(run.samples["row"], run.samples["given_label"], strict=True))
@@ -140,7 +139,7 @@ def test_arrays_are_as_good_as_a_file(arrays, file):
     from_arrays = clean(arrays, rho_max=0.2, epochs=3, out="a")
     from_file = clean(str(file), rho_max=0.2, epochs=3, out="b")
     assert (Path("a") / "model.safetensors").read_bytes() == (Path("b") / "model.safetensors").read_bytes()
-    assert from_arrays.config["request"]["data"] is None
+    assert from_arrays.request.data is None
     assert from_arrays.issues.equals(from_file.issues)
 
 
@@ -149,16 +148,16 @@ def test_the_first_method_is_the_run_and_the_others_are_compared_with_it(file):
     run = clean(file, method="plain, step-e,plain", rho_max=0.2, epochs=3)
     assert run.method == "plain"
     assert [path.name for path in (run.path / "compare").iterdir()] == ["step-e"]
-    assert Run(run.path / "compare" / "step-e").config["request"] == {}
+    assert Run(run.path / "compare" / "step-e").config.request is None
     assert clean(file, method=["plain"], epochs=3).others == []
 
 
 @pytest.mark.usefixtures("_no_report")
 def test_all_means_every_method_that_the_data_allows(file):
     run = clean(file, method="all", rho_max=0.2, epochs=3)
-    assert run.config["request"]["methods"] == ON_GIVEN_LABELS
+    assert list(run.request.methods) == ON_GIVEN_LABELS
     run = clean(file, method="all", noise="symmetric:0.1", epochs=3)
-    assert run.config["request"]["methods"] == ALL
+    assert list(run.request.methods) == ALL
     assert sorted(other.method for other in run.others) == sorted(set(EVERY_METHOD) - {run.method})
 
 
@@ -171,7 +170,7 @@ def test_all_leaves_out_with_a_word_what_the_data_does_not_allow():
     run = clean(table, label="label", method="all", epochs=2, out="all", say=said.append)
     refused = [line.split(":")[0] for line in said if line.startswith("without ")]
     assert refused == ["without truncation", "without mixup"]  # no rate is known; colours cannot be blended
-    assert run.config["request"]["methods"] == [name for name in ON_GIVEN_LABELS if name not in ("truncation", "mixup")]
+    assert list(run.request.methods) == [name for name in ON_GIVEN_LABELS if name not in ("truncation", "mixup")]
     with pytest.raises(InputError, match="'mixup' trains on blends of two inputs, and texts and categories cannot"):
         clean(table, label="label", method="step-e,mixup", epochs=2, out="mixed")
     assert not Path("mixed").exists()
@@ -212,25 +211,25 @@ def test_of_two_networks_the_first_is_that_of_other_methods_and_the_second_is_bu
 
 @pytest.mark.usefixtures("_no_report")
 def test_comparing_trains_plain_and_where_clean_labels_are_known_the_oracle(file):
-    assert clean(file, rho_max=0.2, epochs=3, compare=True).config["request"]["methods"] == ["step-e-plus", "plain"]
+    assert clean(file, rho_max=0.2, epochs=3, compare=True).request.methods == ("step-e-plus", "plain")
     planted = clean(file, noise="symmetric:0.1", epochs=3, compare=True)
-    assert planted.config["request"]["methods"] == ["step-e-plus", "plain", "oracle"]
+    assert planted.request.methods == ("step-e-plus", "plain", "oracle")
     one_shot = clean(file, method="one-shot", rho_max=0.2, epochs=3, compare=True)
-    assert one_shot.config["request"]["methods"] == ["one-shot", "plain", "step-e-plus"]
+    assert one_shot.request.methods == ("one-shot", "plain", "step-e-plus")
 
 
 @pytest.mark.usefixtures("_no_report")
 def test_bundled_data_without_noise_is_known_to_be_clean():
     run = clean("bundled:digits", noise="none", epochs=2, compare=False)
     assert run.summary["noise"]["noisy"] == 0
-    assert run.config["fit"]["noise_rate"] == 0.0
+    assert run.config.fit.noise_rate == 0.0
 
 
 @pytest.mark.usefixtures("_no_report")
 def test_no_noise_planted_says_nothing_about_peoples_own_labels(file):
     run = clean(file, noise="none", epochs=3)
     assert "noise" not in run.summary
-    assert run.config["fit"]["noise_rate"] is None
+    assert run.config.fit.noise_rate is None
 
 
 @pytest.mark.usefixtures("_no_report")
@@ -239,7 +238,7 @@ def test_every_kind_of_noise_can_be_planted(file, kind):
     run = clean(file, noise=f"{kind}:0.25", epochs=2)
     noisy, n = run.summary["noise"]["noisy"], run.summary["samples"]
     assert noisy == pytest.approx(0.25 * n, abs=1)
-    assert run.config["fit"]["noise_rate"] == noisy / n
+    assert run.config.fit.noise_rate == noisy / n
 
 
 @pytest.mark.usefixtures("_no_report")
@@ -440,7 +439,7 @@ def test_resuming_a_finished_run_trains_nothing(file, options):
 def test_a_run_in_a_folder_called_compare_can_be_resumed_like_any_other(file, options):
     with pytest.raises(StopHereError):
         clean(file, out="compare/run", follow=stopping("step-e-plus", 2), **options)
-    assert resume("compare/run").config["request"]["epochs"] == 4
+    assert resume("compare/run").request.epochs == 4
 
 
 @pytest.mark.usefixtures("_no_report")
@@ -525,7 +524,7 @@ def test_balanced_training_finds_more_of_a_rare_class(tmp_path):
     for balanced in (False, True):
         run = stepe.clean((features, labels), rho_max=0.05, balanced=balanced, epochs=10, out=tmp_path / f"{balanced}")
         found[balanced] = (run.samples["suggested_label"] == "rare").sum()
-        assert run.config["request"]["balanced"] == balanced
+        assert run.request.balanced == balanced
     assert found[True] > 2 * found[False]
 
 
@@ -547,6 +546,6 @@ def test_balanced_training_finds_more_of_a_rare_class(tmp_path):
 )
 def test_step_e_plus_has_the_parts_that_serve_the_data(file, changed, expected):
     clean(file, rho_max=0.2, epochs=2, out="run")
-    request = Request.read(json.loads(Path("run/config.json").read_text())["request"])
+    request = Run("run").request
     found = method_options(replace(request, **changed), "step-e-plus")
     assert {name: value for name, value in found.items() if name not in ("rho_max", "warmup", "min_keep")} == expected

@@ -70,12 +70,12 @@ def test_a_table_becomes_a_run_under_its_own_names(frame, layout, kind):
     frame.to_csv("mine.csv", index=False)
     run = stepe.clean("mine.csv", label="label", id="nr", split_by="who", epochs=3, rho_max=0.2, **layout)
     assert run.path == Path("runs/mine-1")
-    request = run.config["request"]
-    assert request["data"] == str(Path("mine.csv").resolve())
-    assert request["kind"] == kind
-    assert (request["label"], request["text"], request["id"]) == ("label", layout.get("text"), "nr")
-    assert request["features"] == (["size"] if kind == "features" else None)
-    assert request["is_experiment"] is False
+    request = run.request
+    assert request.data == str(Path("mine.csv").resolve())
+    assert request.kind == kind
+    assert (request.label, request.text, request.id) == ("label", layout.get("text"), "nr")
+    assert request.features == (("size",) if kind == "features" else None)
+    assert request.is_experiment is False
     assert run.class_names == ["food", "pet"]
     samples = run.samples.sort_values("row")
     assert samples["id"].tolist() == frame["nr"].tolist()
@@ -107,9 +107,9 @@ def test_a_folder_of_pictures_becomes_a_run(photos):
     said: list[str] = []
     run = stepe.clean("photos/", epochs=2, rho_max=0.2, say=said.append)
     assert run.path == Path("runs/photos-1")
-    request = run.config["request"]
-    assert (request["kind"], request["image_size"], request["probe"]) == ("images", 32, "auto")
-    assert request["duplicates"] == 2
+    request = run.request
+    assert (request.kind, request.image_size, request.probe) == ("images", 32, "auto")
+    assert request.duplicates == 2
     assert (run.path / "duplicates.csv").read_text().count("\n") == 3
     assert "red/odd.png" in (run.path / "unreadable.csv").read_text()
     assert "red/odd.png" not in set(run.samples["id"])
@@ -160,7 +160,7 @@ def test_another_file_can_be_held_out(frame):
     frame[100:].to_csv("held.csv", index=False)
     run = stepe.clean("mine.csv", label="label", text="text", id="nr", test="held.csv", rho_max=0.2, epochs=2)
     assert samples_of(run, "test")["id"].tolist() == frame["nr"][100:].tolist()
-    assert run.config["request"]["test"] == str(Path("held.csv").resolve())
+    assert run.request.test == str(Path("held.csv").resolve())
 
 
 def test_trusted_rows_are_never_dropped(frame):
@@ -172,14 +172,14 @@ def test_trusted_rows_are_never_dropped(frame):
 def test_a_group_floor_is_passed_on(frame):
     run = stepe.clean(frame, label="label", text="text", group="colour", min_keep=1.0, rho_max=0.4, epochs=3)
     assert run.summary["dropped"] == 0
-    assert run.config["fit"]["groups"] is not None
+    assert run.config.fit.groups is not None
 
 
 def test_the_probe_is_chosen_by_the_data_unless_it_is_named(frame):
-    assert stepe.clean(frame, label="label", text="text", epochs=2).config["fit"]["probe"] == "auto"
+    assert stepe.clean(frame, label="label", text="text", epochs=2).config.fit.probe == "auto"
     named = stepe.clean(frame, label="label", text="text", epochs=2, probe="cross:2", rho_max="auto", warmup="auto")
-    assert named.config["fit"]["probe"] == "cross:2"
-    assert stepe.clean("digits", epochs=1, compare=False).config["fit"]["probe"] == "in-sample"
+    assert named.config.fit.probe == "cross:2"
+    assert stepe.clean("digits", epochs=1, compare=False).config.fit.probe == "in-sample"
 
 
 def test_larger_data_gets_fewer_epochs_and_small_data_smaller_batches():

@@ -93,8 +93,7 @@ def test_training_again_takes_the_decisions(call):
     code, _, err = call(f"{CLEAN.removesuffix(' -q')} --out again --decisions run")
     assert code == 0
     assert "labels that a review settled are trusted: 1 corrected, 0 confirmed\n" in err
-    config = Run("again").config["request"]
-    assert config["decisions"] == str(Path("run").resolve())
+    assert Run("again").request.decisions == str(Path("run").resolve())
     assert Run("again").samples.set_index("row")["reviewed_label"][int(issue["row"])] == "cat"
     code, _, err = call("clean --resume again --decisions other")
     assert code == 2

@@ -38,12 +38,12 @@ def test_columns_are_named_by_options(call):
         "clean films.csv --label stars --text review --id nr --rho-max auto --warmup 1 --probe in-sample --epochs 3 -q"
     )
     assert (code, out) == (0, "runs/films-1\n")
-    request = Run("runs/films-1").config["request"]
-    assert (request["label"], request["text"], request["id"]) == ("stars", "review", "nr")
-    assert (request["rho_max"], request["warmup"], request["probe"]) == ("auto", 1, "in-sample")
+    request = Run("runs/films-1").request
+    assert (request.label, request.text, request.id) == ("stars", "review", "nr")
+    assert (request.rho_max, request.warmup, request.probe) == ("auto", 1, "in-sample")
     code, out, _ = call("clean films.csv --label stars --features score --holdout 0 --rho-max 0.2 --epochs 2 -q")
-    request = Run("runs/films-2").config["request"]
-    assert (code, request["features"], request["holdout"]) == (0, ["score"], 0)
+    request = Run("runs/films-2").request
+    assert (code, request.features, request.holdout) == (0, ("score",), 0)
 
 
 @pytest.mark.usefixtures("_films")

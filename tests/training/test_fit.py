@@ -312,7 +312,7 @@ def test_a_batch_larger_than_the_data_is_the_data(blobs, make_model, bits):
     large = fit(make_model(), blobs.x, blobs.given, batch_size=5000, rate_shape=constant)
     exact = fit(make_model(), blobs.x, blobs.given, batch_size=97, rate_shape=constant)
     assert bits(large.model) == bits(exact.model)
-    assert large.training.config["batch_size"] == 97
+    assert large.training.config.batch_size == 97
 
 
 @pytest.mark.parametrize(("n", "batch_size"), [(97, 16), (65, 64), (34, 3), (5, 4)])

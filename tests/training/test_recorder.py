@@ -26,6 +26,7 @@ from stepe.methods import Plain
 from stepe.run.folder import latest_run
 from stepe.run.lock import LOCK, check_free, locked
 from stepe.run.previews import Exhibit
+from stepe.run.record import Request
 from stepe.training import checkpoint, recorder
 from stepe.training.building import Result, Silent
 from stepe.training.fit import begin
@@ -85,10 +86,10 @@ def test_folders_on_the_way_are_made(train, tmp_path):
 def test_the_config_records_what_ran_and_what_it_ran_on(train, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["/bin/train.py", "--fast"])
     monkeypatch.setenv("STEPE_COMMIT", "abc123")
-    train(Recorder(tmp_path / "run", About(request={"data": "mine"}, class_names=["a", "b", "c"])), seed=11)
+    train(Recorder(tmp_path / "run", About(request=Request(data="mine"), class_names=["a", "b", "c"])), seed=11)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["format"] == 1
-    assert config["request"] == {"data": "mine"}
+    assert config["format"] == 2
+    assert config["request"]["data"] == "mine"
     assert config["class_names"] == ["a", "b", "c"]
     assert config["fit"]["method"] == "step-e"
     assert config["fit"]["options"]["rho_max"] == 0.3

@@ -30,9 +30,8 @@ from stepe.errors import RunError
 from stepe.models.encoders import encoder_fitter
 from stepe.models.pretrained import check_model
 from stepe.options.layout import HOLD_OUT, Layout
-from stepe.run.folder import read_config
 from stepe.run.lock import locked, locked_new
-from stepe.run.record import Auto, Request
+from stepe.run.record import Auto, Config, Request
 from stepe.training.building import find_device
 
 if TYPE_CHECKING:
@@ -224,10 +223,9 @@ def review_of(decisions: Run | str | Path, begun: Path | None) -> Review:
     run = decisions if isinstance(decisions, Run) else Run(decisions)
     if begun is None or not (begun / "config.json").exists():
         return Review.of(run)
-    saved = read_config(begun)["request"]
-    if saved.get("decisions") != str(run.path.resolve()):
+    saved = Config.read(begun).request or Request()
+    if saved.decisions != str(run.path.resolve()):
         raise RunError(
-            f"{begun} was started with the decisions of {saved.get('decisions')}, not of {run.path}; resume it as it "
-            "was"
+            f"{begun} was started with the decisions of {saved.decisions}, not of {run.path}; resume it as it was"
         )
-    return Review.of(run, saved["decisions_until"])
+    return Review.of(run, saved.decisions_until)

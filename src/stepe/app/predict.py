@@ -19,7 +19,6 @@ from stepe.loop.randomness import preserved
 from stepe.models.build import build
 from stepe.models.encoders import FrozenEncoder, read_encoder
 from stepe.options.layout import Layout
-from stepe.run.record import Request
 from stepe.samples.augmentation import Normalised
 from stepe.training.building import find_device
 
@@ -77,8 +76,7 @@ def _load(run: "Run") -> tuple[Encoder, nn.Module]:
 
 
 def _collect(run: "Run", data: Any, encoder: Encoder) -> Collection:
-    request = run.config["request"]
-    asked = Request.read(request) if request else Layout()
+    asked = run.request
     shown = encoder.inputs if isinstance(encoder, FrozenEncoder) else encoder
     size = shown.size if isinstance(shown, ImageEncoder) else None
     layout = Layout(

@@ -12,10 +12,9 @@ from stepe.data.collect import resolved
 from stepe.data.source import open_source
 from stepe.errors import RunError
 from stepe.models.encoders import encoder_fitter
-from stepe.run.folder import read_config
 from stepe.run.lock import locked
 from stepe.run.paths import Trust, check_paths, local_paths
-from stepe.run.record import Request
+from stepe.run.record import Config, Request
 from stepe.training.building import find_device
 
 
@@ -33,22 +32,23 @@ def resume(
     somebody else made reads and writes where its folder says only with ``trust_paths``.
     """
     path = Path(path)
-    saved = read_config(path)["request"]
-    if not saved or saved.get("data") is None:
+    config = Config.read(path)
+    request = config.request or Request()
+    if request.data is None:
         raise RunError(
             f"{path} was made from arrays; resume it with stepe.clean((features, labels), ..., resume=True), or with "
             "the table it was made from"
         )
-    request = Request.read(saved)
+    config.check_resumable(path)
     check_paths(path, {name: paths for name, paths in _named(request).items() if name not in changed}, trust_paths)
     if "method" in changed:
         asked = tuple(name.strip() for name in changed.pop("method").split(","))
         if asked != request.methods[: len(asked)] and not (asked == ("all",) and request.every_method):
             changed["methods"] = asked
     if "features" in changed:
-        changed["features"] = list(column_names(changed["features"]) or ()) or None
+        changed["features"] = column_names(changed["features"])
     if "track" in changed:
-        changed["track"] = list(tracked(changed["track"]))
+        changed["track"] = tracked(changed["track"])
     if changed.get("test") is not None:
         changed["test"] = resolved(changed["test"])
     if changed.get("decisions") is not None:
@@ -56,7 +56,9 @@ def resume(
     if "device" in changed and find_device(changed["device"]) == find_device(request.device):
         del changed["device"]
     different = [
-        f"{key} was {saved.get(key)!r}, not {value!r}" for key, value in changed.items() if saved.get(key) != value
+        f"{key} was {_listed(was)!r}, not {_listed(value)!r}"
+        for key, value in changed.items()
+        if (was := getattr(request, key)) != value
     ]
     if different:
         raise RunError(
@@ -67,10 +69,14 @@ def resume(
     device = find_device(request.device)
     gpu, fit = device.type == "cuda", encoder_fitter(request.model, device)
     with resumable(path), locked(path):
-        source = open_source(saved["data"], say, folder, request, gpu=gpu, fit=fit)
+        source = open_source(request.data, say, folder, request, gpu=gpu, fit=fit)
         review = None if request.decisions is None else review_of(request.decisions, path)
         source = prepare(source, request.noise, request.seed, review, say)
         return carry_out(request, source, path, resume=True, say=say, follow=follow, review=review)
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _named(request: Request) -> dict[str, list[Path]]:

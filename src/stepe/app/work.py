@@ -4,7 +4,6 @@ import json
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ def carry_out(
             continue
         observers = trackers[method] if follow is None else (*trackers[method], follow(method, position, len(trackers)))
         about = About(
-            request=json.loads(json.dumps(asdict(request))) if position == 0 else {},
+            request=request if position == 0 else None,
             class_names=source.class_names,
             names=source.names,
             held_out_names=source.test_names,

@@ -393,9 +393,8 @@ def clean(
 def _write_cleaned(run: stepe.Run, mode: "Mode") -> Path | None:
     """The data again with the suspects marked, removed or corrected; of an experiment, only if it was asked for."""
     from stepe.review.cleaned import write_cleaned
-    from stepe.run.record import Request
 
-    if Request.read(run.config["request"]).is_experiment and mode == "mark":
+    if run.request.is_experiment and mode == "mark":
         return None
     return write_cleaned(run, mode, trust_paths=True, say=tell)
 
@@ -454,8 +453,8 @@ def _show_result(run: stepe.Run, written: Path | None, *, quiet: bool, as_json: 
     console = Console(emoji=False)
     order = {name: position for position, name in enumerate(("plain", run.method, "oracle"))}
     runs_in_order = sorted([run, *run.others], key=lambda other: (order.get(other.method, 1.5), other.method))
-    noise = run.config["request"]["noise"]
-    title = run.config["request"]["name"] + (f", {noise} noise" if noise else "")
+    noise = run.request.noise
+    title = run.request.name + (f", {noise} noise" if noise else "")
     console.print()
     console.print(comparison(runs_in_order, [other.method for other in runs_in_order], _escape(title)))
     if run.summary["flagged"]:

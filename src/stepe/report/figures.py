@@ -466,7 +466,7 @@ def _line(
 
 
 def _samples(run: "RunFolder") -> int:
-    return int(run.config["fit"]["samples"])
+    return run.config.fit.samples
 
 
 def _shade_warmup(axes: Axes, run: "RunFolder") -> None:

@@ -64,7 +64,7 @@ def findings(run: "RunFolder") -> list[str]:
     """What else to know at once, a sentence each."""
     found = []
     noise = run.summary.get("noise")
-    planted = run.config["request"].get("noise")
+    planted = run.request.noise
     kind = f" ({planted})" if planted not in (None, "none") else ""
     if noise is not None and not noise["noisy"]:
         found.append("No noise was planted here: if all the labels are right, each flag is a false alarm.")

@@ -9,7 +9,7 @@ import base64
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,7 +172,7 @@ def render(run: "RunFolder") -> str:
         confused=by_pair[:CONFUSED],
         files=files(run),
         first_files=FIRST_FILES,
-        command=run.config["environment"]["command"],
+        command=run.config.environment.command,
         versions=versions(run),
         settings=settings(run),
         # The page's own script and nothing else may run, whatever a class may be called.
@@ -188,7 +188,7 @@ def _template(name: str) -> str:
 
 def data_name(run: "RunFolder") -> str:
     """What the data is called."""
-    return str(run.config["request"].get("name", "arrays"))
+    return run.request.name
 
 
 def accuracies(run: "RunFolder", others: "list[RunFolder]") -> list[tuple[str, str]]:
@@ -201,14 +201,16 @@ def accuracies(run: "RunFolder", others: "list[RunFolder]") -> list[tuple[str, s
 
 def facts(run: "RunFolder") -> list[tuple[str, str]]:
     """The run at a glance."""
-    summary, fit = run.summary, run.config["fit"]
+    summary = run.summary
     found = [
         ("Data", f"{data_name(run)}: {summary['samples']:,} training samples, {len(run.class_names):,} classes"),
         ("Method", ", ".join(filter(None, (run.method, run.method_summary)))),
     ]
     if figures.drops(run):
         found.append(("Dropped", f"{summary['dropped']:,} ({share(summary['dropped'] / summary['samples'])})"))
-    found.append(("Training", f"{summary['epochs']} epochs, {duration(summary['seconds'])}, seed {fit['seed']}"))
+    found.append(
+        ("Training", f"{summary['epochs']} epochs, {duration(summary['seconds'])}, seed {run.config.fit.seed}")
+    )
     return found
 
 
@@ -385,10 +387,9 @@ def files(run: "RunFolder") -> list[tuple[str, str, str]]:
 
 def versions(run: "RunFolder") -> list[tuple[str, str]]:
     """What the run was made with."""
-    environment = run.config["environment"]
     return [
         (name.replace("_", " "), str(value))
-        for name, value in environment.items()
+        for name, value in asdict(run.config.environment).items()
         if name not in ("command", "seed") and value is not None
     ]
 
@@ -396,7 +397,7 @@ def versions(run: "RunFolder") -> list[tuple[str, str]]:
 def settings(run: "RunFolder") -> list[tuple[str, str]]:
     """How the run was made."""
     flat: dict[str, Any] = {}
-    for name, value in run.config["fit"].items():
+    for name, value in asdict(run.config.fit).items():
         flat |= {f"{name}: {key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
     return [(name.replace("_", " "), DASH if value is None else str(value)) for name, value in flat.items()]
 

@@ -78,10 +78,10 @@ class Origin:
 
 def find_origin(run: RunFolder, trust_paths: Trust) -> Origin | None:
     """The input of a run; ``None`` if its labels are in no file: arrays, data sets by name, planted noise."""
-    request = run.config["request"]
-    if not request.get("data") or request.get("noise"):
+    request = run.request
+    if not request.data or request.noise:
         return None
-    path, images = Path(request["data"]), request.get("kind") == "images"
+    path, images = Path(request.data), request.kind == "images"
     if path.is_dir() and (not images or is_hf_folder(path)):
         return None
     if not path.exists():
@@ -89,8 +89,8 @@ def find_origin(run: RunFolder, trust_paths: Trust) -> Origin | None:
             raise RunError(f"{path}, from which {run.path} was made, is gone; put it back")
         return None
     check_paths(run.path, {"input": [path]}, trust_paths)
-    label = request.get("label") or ("labels" if path.suffix.lower() == ".npz" else "label")
-    return Origin(path, label, request.get("encoding") or "utf-8")
+    label = request.label or ("labels" if path.suffix.lower() == ".npz" else "label")
+    return Origin(path, label, request.encoding)
 
 
 def _write_list(target: Path, edits: Edits) -> None:

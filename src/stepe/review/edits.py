@@ -46,7 +46,7 @@ def _text(column: "pd.Series[Any]") -> "pd.Series[str]":
 def own_samples(run: RunFolder) -> "pd.DataFrame":
     """The samples of the input itself: held-out ones may come from another file, with row numbers of its own."""
     samples = run.samples
-    if run.config["request"].get("test") or samples["row"].duplicated().any():
+    if run.request.test or samples["row"].duplicated().any():
         samples = samples[samples["split"] != "test"]
     return samples.sort_values("row", kind="stable").reset_index(drop=True)
 

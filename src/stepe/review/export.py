@@ -69,14 +69,13 @@ def export(
 
 def _contents(run: RunFolder, samples: "pd.DataFrame", origin: Origin | None) -> list[Item]:
     """Each sample as what a person can look at: ``image`` (a file or its content), ``text``, or ``row``."""
-    request = run.config["request"]
     if origin is not None and origin.path.is_dir():
         return [{"image": _file(origin.path, name_of_text(name))} for name in samples["id"]]
     if origin is not None and origin.format not in (None, FORMATS[".npz"]):
         rows = _rows(origin, samples)
-        if column := request.get("image"):
+        if column := run.request.image:
             return [{"image": _file(origin.path.parent, str(row[column]))} for row in rows]
-        if column := request.get("text"):
+        if column := run.request.text:
             return [{"text": str(row[column])} for row in rows]
         return [{"row": {key: value for key, value in row.items() if key != origin.label}} for row in rows]
     pictures = {row: exhibit.picture for row, exhibit in run.exhibits.items() if exhibit.picture is not None}

@@ -68,16 +68,15 @@ class Suspects:
     def sample_order(self) -> dict[int, int]:
         """Each suspect's place in a random order, the same whenever it is asked for: its first are a random sample."""
         rows = sorted(self._suspects)
-        drawn = Draws.named(self.run.config["fit"]["seed"], "review/sample").shuffle(rows)
+        drawn = Draws.named(self.run.config.fit.seed, "review/sample").shuffle(rows)
         return {row: place for place, row in enumerate(drawn.tolist())}
 
     def describe(self) -> dict[str, Any]:
         """All suspects, a column each: what the page filters and orders by."""
         suspects = self._suspects.values()
-        request = self.run.config["request"]
         found = {
             "run": self.run.digest,
-            "data": str(request.get("name") or "arrays"),
+            "data": self.run.request.name,
             "command": self._command(),
             "classes": self.classes,
             "row": [suspect.row for suspect in suspects],
@@ -92,8 +91,7 @@ class Suspects:
 
     def _command(self) -> str:
         """What to type to train with the decisions."""
-        data = self.run.config["request"].get("data")
-        return shlex.join(["stepe", "clean", data or "DATA", "--decisions", str(self.run.path)])
+        return shlex.join(["stepe", "clean", self.run.request.data or "DATA", "--decisions", str(self.run.path)])
 
     # What to show
 

@@ -18,28 +18,15 @@ from stepe.errors import RunError
 from stepe.files import inside
 from stepe.run.decisions import Decisions, Key
 from stepe.run.previews import Exhibit, clean_examples, read_exhibits
+from stepe.run.record import Config, Request
 from stepe.run.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMAT = 1
 RUNS = Path("runs")
 Row = dict[str, Any]
 """one line of the history"""
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """The configuration of a run, or an error that says that there is none."""
-    try:
-        config: dict[str, Any] = json.loads(inside(path, "config.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise RunError(f"{path} is not a run folder (no config.json); runs are made by `stepe clean`") from error
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path / 'config.json'} cannot be read: {error}") from error
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise RunError(f"{path / 'config.json'} is not of a run that this version of stepe can read")
-    return config
 
 
 class RunFolder:
@@ -47,7 +34,7 @@ class RunFolder:
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
-        self.config = read_config(self.path)
+        self.config = Config.read(self.path)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r})"
@@ -67,24 +54,29 @@ class RunFolder:
         return hashlib.sha256(self.file("config.json").read_bytes()).hexdigest()[:16]
 
     @property
+    def request(self) -> Request:
+        """What was asked for; of a run that ``stepe clean`` did not make, the defaults."""
+        return self.config.request or Request()
+
+    @property
     def method(self) -> str:
         """Name of the method."""
-        return str(self.config["fit"]["method"])
+        return self.config.fit.method
 
     @property
     def method_summary(self) -> str:
         """The method in a line; nothing for one that nobody described."""
-        return str(self.config.get("method", {}).get("summary", ""))
+        return self.config.method.summary
 
     @property
     def knows_clean_labels(self) -> bool:
         """Whether the method trained on the clean labels, so that its losses do not tell where given ones are wrong."""
-        return str(self.config.get("method", {}).get("trains_on", "")) == "clean" or self.method == "oracle"
+        return self.config.method.trains_on == "clean" or self.method == "oracle"
 
     @property
     def class_names(self) -> list[str]:
         """Names of the classes, in the order of the model's outputs."""
-        return list(self.config["class_names"])
+        return self.config.class_names
 
     @cached_property
     def history(self) -> list[Row]:
@@ -167,7 +159,7 @@ class RunFolder:
     def trace(self, index: int) -> list[Row]:
         """One training sample's story: loss, prediction and whether it was dropped, an entry an epoch."""
         class_names = self.class_names
-        entries = Trace(self.file("trace.bin"), self.config["fit"]["samples"]).sample(index)
+        entries = Trace(self.file("trace.bin"), self.config.fit.samples).sample(index)
         return [
             {
                 "epoch": epoch,

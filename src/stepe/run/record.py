@@ -1,39 +1,55 @@
-"""The record of a run: what was asked for and what came out, as config.json and summary.json keep them."""
+"""The record of a run: what was asked for and what came out, as ``config.json`` and ``summary.json`` keep them.
 
-from dataclasses import dataclass
-from typing import Any, Literal
+Fields have the names that they have there. One with a default may be missing: older versions did not write it.
+"""
 
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from stepe.errors import RunError
+from stepe.files import plain
 from stepe.options.layout import DataKind, Layout
+from stepe.run.reading import read_json, typed
 
 Auto = Literal["auto"]
+FORMAT = 2
+"""of the files that this version writes"""
+READABLE = (1, FORMAT)
+"""formats whose runs can be read; those of the present one can also go on"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request(Layout):
-    """What was asked for, the data's layout included; kept in ``config.json``, and all that is needed to resume."""
+    """What was asked for, the data's layout included; it is all that is needed to resume.
 
-    name: str
+    The defaults are those of a run that was not made by ``stepe clean``.
+    """
+
+    name: str = "arrays"
     """what to call the data"""
-    data: str | None
+    data: str | None = None
     """``None``: arrays or a table in memory, which only their owner can bring again"""
-    methods: tuple[str, ...]
+    methods: tuple[str, ...] = ()
     """the first is the run; the others are trained for comparison"""
-    noise: str | None
-    epochs: int
-    warmup: int | Auto | None
-    rho_max: float | Auto | None
-    noise_rate: float | None
-    min_keep: float
-    seed: int
-    device: str
+    noise: str | None = None
+    epochs: int = 0
+    warmup: int | Auto | None = None
+    rho_max: float | Auto | None = None
+    noise_rate: float | None = None
+    min_keep: float = 0.0
+    seed: int = 0
+    device: str = "auto"
     data_dir: str | None = None
     probe: str = "in-sample"
     kind: DataKind = "features"
     """of data: images, text, table or features"""
-    is_experiment: bool = False
-    """whether the noise is known or planted, so that nobody needs the data cleaned"""
+    held_out_is_clean: bool = False
+    """whether the held-out labels are known to be right"""
     uniform_classes: bool = False
     """whether all classes are known to be equally frequent"""
+    is_experiment: bool = False
+    """whether the noise is known or planted, so that nobody needs the data cleaned"""
     duplicates: int = 0
     """samples whose very input also stands under another label; ``duplicates.csv`` lists them"""
     decisions: str | None = None
@@ -55,12 +71,115 @@ class Request(Layout):
     augments: bool = False
     """whether inputs are pictures that are drawn anew each epoch"""
 
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """What was trained, on what, and how: a run that goes on must share all of it with its beginning."""
+
+    method: str
+    options: dict[str, Any] = field(default_factory=dict)
+    """of the method"""
+    epochs: int = 0
+    seed: int = 0
+    batch_size: int = 0
+    probe_batch_size: int = 0
+    noise_rate: float | None = None
+    """where somebody knows it"""
+    optimizer: dict[str, Any] = field(default_factory=dict)
+    rate: Any = None
+    criterion: Any = None
+    amp: str | None = None
+    deterministic: bool = False
+    device: str = ""
+    samples: int = 0
+    """how many there are to train on"""
+    classes: int = 0
+    inputs: str | None = None
+    """a digest, like the next ones: other data is noticed"""
+    labels: str = ""
+    probe: str = "in-sample"
+    trusted: str | None = None
+    weight: str | None = None
+    groups: str | None = None
+    model: str = ""
+    """its class, and a digest of the shapes of its weights"""
+
+
+@dataclass(frozen=True)
+class MethodFacts:
+    """What a method says of itself."""
+
+    summary: str = ""
+    """the method in a line"""
+    trains_on: str = "given"
+    """``given`` labels, or ``clean`` ones"""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The versions and the machine that a run was made with, and its command line."""
+
+    stepe: str = ""
+    commit: str | None = None
+    python: str = ""
+    torch: str | None = None
+    numpy: str | None = None
+    scikit_learn: str | None = None
+    pandas: str | None = None
+    safetensors: str | None = None
+    platform: str = ""
+    device: str = ""
+    device_name: str = ""
+    cpus: int | None = None
+    threads: int = 0
+    seed: int | None = None
+    command: str = ""
+    time: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """What ``config.json`` holds, which is written when a run begins."""
+
+    format: int = FORMAT
+    request: Request | None = None
+    """``None``: a run of :func:`stepe.fit`, or one that is trained for comparison"""
+    method: MethodFacts = MethodFacts()
+    fit: Fit
+    class_names: list[str]
+    environment: Environment = Environment()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        found: dict[str, Any] = plain(asdict(self))
+        return found
+
     @classmethod
-    def read(cls, saved: dict[str, Any]) -> "Request":
-        """From its JSON."""
-        lists = {name: tuple(value) for name, value in saved.items() if isinstance(value, list)}
-        values = saved | lists
-        if "held_out_noisy" in values:  # older versions said these two things by one word
-            values["is_experiment"] = not values["held_out_noisy"] or values["noise"] is not None
-            values["uniform_classes"] = not values.pop("held_out_noisy")
-        return cls(**values)
+    def read(cls, folder: Path) -> Self:
+        """Read the configuration of a run, or say that there is none."""
+        path = folder / "config.json"
+        try:
+            found = read_json(folder, path.name)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise RunError(f"{folder} is not a run folder (no config.json); runs are made by `stepe clean`") from error
+        if found.get("format") not in READABLE:
+            raise RunError(f"{path} is not of a run that this version of stepe can read")
+        return typed(cls, _renamed(found), path)
+
+    def check_resumable(self, folder: Path) -> None:
+        """Refuse to go on with the run of an older version, which may have trained otherwise."""
+        if self.format != FORMAT:
+            raise RunError(
+                f"{folder} was begun by an older version of stepe: its run can be read, reviewed and predicted with, "
+                "but not resumed; start it anew in another folder"
+            )
+
+
+def _renamed(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration with fields as they are called today; format 1 said four things by one word."""
+    request = config.get("request")
+    if not isinstance(request, dict) or "held_out_noisy" not in request:
+        return config
+    clean = not request["held_out_noisy"]
+    known = {"held_out_is_clean": clean, "uniform_classes": clean, "is_experiment": clean or request.get("noise")}
+    return config | {"request": request | {name: bool(each) for name, each in known.items()}}

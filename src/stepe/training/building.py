@@ -30,6 +30,7 @@ from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.metrics import Truth, auroc, detection
 from stepe.loop.plan import Plan
 from stepe.methods import Criterion, Method, Task
+from stepe.run.record import Fit
 from stepe.samples.given_labels import as_tensor, label_tensor, read_labels
 from stepe.samples.samples import Samples, TensorSamples, as_samples
 from stepe.training.judging.base import Prober
@@ -55,7 +56,7 @@ class Training:
     method: Method
     ledger: Ledger
     prober: Prober
-    config: dict[str, Any]
+    config: Fit
     """what a resumed run must share with the run it continues"""
     class_names: list[str]
     """what the classes are called in the issues"""
@@ -418,38 +419,38 @@ def determinism(wanted: bool) -> Iterator[None]:
         torch.backends.cudnn.benchmark = benchmark
 
 
-def describe(method: Method, task: Task, engine: EagerEngine, amp: str | None, deterministic: bool) -> dict[str, Any]:
+def describe(method: Method, task: Task, engine: EagerEngine, amp: str | None, deterministic: bool) -> Fit:
     """What a resumed run must share with the run it continues."""
     shapes = {name: list(value.shape) for name, value in engine.model.state_dict().items()}
     options: Row = {f.name: getattr(method, f.name) for f in fields(method)} if is_dataclass(method) else {}
     rate = engine.rate.shape if isinstance(engine.rate, ProgressRate) else type(engine.rate.scheduler).__name__
-    return {
-        "method": method.name,
-        "options": {name: _comparable(value) for name, value in options.items()},
-        "epochs": task.epochs,
-        "seed": task.seed,
-        "batch_size": engine.batch_size,
-        "probe_batch_size": engine.probe_batch_size,
-        "noise_rate": task.noise_rate,
-        "optimizer": {
+    return Fit(
+        method=method.name,
+        options={name: _comparable(value) for name, value in options.items()},
+        epochs=task.epochs,
+        seed=task.seed,
+        batch_size=engine.batch_size,
+        probe_batch_size=engine.probe_batch_size,
+        noise_rate=task.noise_rate,
+        optimizer={
             "name": type(engine.optimizer).__name__,
             **{name: _comparable(value) for name, value in engine.optimizer.defaults.items()},
         },
-        "rate": _comparable(rate),
-        "criterion": _comparable(task.criterion),
-        "amp": amp,
-        "deterministic": deterministic,
-        "device": engine.device.type,
-        "samples": task.n,
-        "classes": task.classes,
-        "inputs": _inputs_digest(engine.samples),
-        "labels": _digest(task.labels.numpy().tobytes()),
-        "probe": task.probe,
-        "trusted": None if task.trusted is None else _digest(task.trusted.numpy().tobytes()),
-        "weight": None if task.weight is None else _digest(task.weight.numpy().tobytes()),
-        "groups": None if task.groups is None else _digest(task.groups.cpu().numpy().tobytes()),
-        "model": f"{type(engine.model).__name__} {_digest(json.dumps(shapes).encode())}",
-    }
+        rate=_comparable(rate),
+        criterion=_comparable(task.criterion),
+        amp=amp,
+        deterministic=deterministic,
+        device=engine.device.type,
+        samples=task.n,
+        classes=task.classes,
+        inputs=_inputs_digest(engine.samples),
+        labels=_digest(task.labels.numpy().tobytes()),
+        probe=task.probe,
+        trusted=None if task.trusted is None else _digest(task.trusted.numpy().tobytes()),
+        weight=None if task.weight is None else _digest(task.weight.numpy().tobytes()),
+        groups=None if task.groups is None else _digest(task.groups.cpu().numpy().tobytes()),
+        model=f"{type(engine.model).__name__} {_digest(json.dumps(shapes).encode())}",
+    )
 
 
 def _comparable(value: object) -> bool | int | float | str | None:

@@ -4,7 +4,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +21,10 @@ from stepe.evidence.believe import held_out_table, training_table
 from stepe.files import TEMPORARY, inside, plain, replacing, reporting, sweep, write_json, write_text
 from stepe.loop.ledger import Ledger
 from stepe.methods import Method
-from stepe.run.folder import FORMAT, read_config
 from stepe.run.lock import LOCK, OWNER, check_free, locked
 from stepe.run.paths import remember
 from stepe.run.previews import Exhibit, worth_showing, write_exhibits
+from stepe.run.record import Config, Environment, Fit, MethodFacts, Request
 from stepe.run.trace import Trace
 from stepe.samples.samples import TensorSamples
 from stepe.tables.cells import escape_texts
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class About:
     """What a run folder records beyond the training itself."""
 
-    request: dict[str, Any] = field(default_factory=dict)
+    request: Request | None = None
     """the arguments that made the run, from which it is resumed"""
     class_names: list[str] | None = None
     names: Names | None = None
@@ -115,24 +115,24 @@ class Recorder:
         sweep(self.path)
         if not self._resume:
             class_names = self.about.class_names or [str(label) for label in range(training.task.classes)]
-            config = {
-                "format": FORMAT,
-                "request": self.about.request,
-                "method": _described(training.method),
-                "fit": training.config,
-                "class_names": class_names,
-                "environment": describe_environment(training.task.seed, str(training.engine.device)),
-            }
-            write_json(inside(self.path, "config.json"), plain(config), indent=1)
-            if self.about.request:
+            config = Config(
+                request=self.about.request,
+                method=_described(training.method),
+                fit=training.config,
+                class_names=class_names,
+                environment=Environment(**describe_environment(training.task.seed, str(training.engine.device))),
+            )
+            write_json(inside(self.path, "config.json"), config.to_json(), indent=1)
+            if self.about.request is not None:
                 remember(self.path)
         checkpoint.save(inside(self.path, "checkpoint"), training)
 
     def _take_up(self, training: Training) -> bool:
         sweep(self.path)
-        saved = read_config(self.path)
-        _check_same(saved["fit"], training.config, self.path)
-        threads = saved["environment"]["threads"]
+        saved = Config.read(self.path)
+        saved.check_resumable(self.path)
+        _check_same(saved.fit, training.config, self.path)
+        threads = saved.environment.threads
         if threads != (now := describe_environment()["threads"]):
             warnings.warn(
                 f"{self.path} was started with {threads} threads and goes on with {now}: results differ by rounding",
@@ -188,7 +188,7 @@ class Recorder:
         import pandas as pd
 
         training, about = result.training, self.about
-        class_names = read_config(self.path)["class_names"]
+        class_names = Config.read(self.path).class_names
         names = about.names or Names.numbered(training.ledger.n)
         task, warmup = training.task, training.method.warmup_epochs
         tables = [training_table(result.belief, training.ledger, task, warmup, class_names, names)]
@@ -212,8 +212,8 @@ class Recorder:
         return table | {"given_label": [""] * len(unlabelled)}
 
 
-def _described(method: Method) -> dict[str, str]:
-    return {"summary": getattr(method, "summary", ""), "trains_on": method.trains_on}
+def _described(method: Method) -> MethodFacts:
+    return MethodFacts(getattr(method, "summary", ""), method.trains_on)
 
 
 def _traced(ledger: Ledger, *, probed: bool) -> "tuple[npt.NDArray[Any], ...]":
@@ -225,11 +225,10 @@ def _json_line(row: Row) -> str:
     return json.dumps(plain(row), allow_nan=False)
 
 
-def _check_same(saved: dict[str, Any], now: dict[str, Any], path: Path) -> None:
+def _check_same(saved: Fit, now: Fit, path: Path) -> None:
+    before, after = asdict(saved), asdict(now)
     different = [
-        f"{key} was {saved.get(key)!r} and is now {now.get(key)!r}"
-        for key in sorted(saved.keys() | now.keys())
-        if saved.get(key) != now.get(key)
+        f"{key} was {before[key]!r} and is now {after[key]!r}" for key in sorted(after) if before[key] != after[key]
     ]
     if different:
         raise RunError(

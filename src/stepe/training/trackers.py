@@ -12,6 +12,7 @@ import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ class TensorBoard(Tracker):
         with reporting(self.folder):
             self._writer: Any = SummaryWriter(self.folder, purge_step=again)
         if not there:
-            self._write_text("config", training.config)
+            self._write_text("config", asdict(training.config))
         return [epoch for epoch in there if epoch < training.epoch]
 
     def _let_a_second_pass(self) -> None:
@@ -126,7 +127,7 @@ class WandB(Tracker):
         """A new run there, or the one of before, which counts its own steps."""
         known = self._id.read()
         again = {} if known is None else {"id": known, "resume": "allow"}
-        self._run = self._wandb.init(**{"config": training.config, **again, **self._options})
+        self._run = self._wandb.init(**{"config": asdict(training.config), **again, **self._options})
         self._id.write(self._run.id)
         return range(self._run.step)
 
@@ -162,7 +163,7 @@ class MLflow(Tracker):
         self._id.write(active.info.run_id)
         there = self._mlflow.MlflowClient().get_metric_history(active.info.run_id, EVERY_EPOCH)
         if not there:
-            self._mlflow.log_params(flat(training.config, numbers_alone=False))
+            self._mlflow.log_params(flat(asdict(training.config), numbers_alone=False))
         return [metric.step for metric in there]
 
     def log(self, epoch: int, numbers: dict[str, float]) -> None:
