@@ -86,7 +86,7 @@ def test_digits_become_a_run_with_everything_in_it(tmp_path):
     said: list[str] = []
     run = stepe.clean("digits", epochs=2, say=said.append)
     assert run.path == Path("runs/digits-1")
-    assert said == []
+    assert said == ["clean: method step-e-plus, the default"]
     assert {entry.name for entry in run.path.iterdir()} == {
         "checkpoint",
         "compare",

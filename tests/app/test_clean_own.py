@@ -129,7 +129,7 @@ def test_a_share_of_the_pictures_is_augmented_strongly(monkeypatch):
         seen.append(augment)
         raise StopHereError
 
-    monkeypatch.setattr("stepe.app.work.fit", stop)
+    monkeypatch.setattr("stepe.app.work.begin", stop)
     for strong in (0.3, 0):
         with pytest.raises(StopHereError):
             stepe.clean("photos", strong=strong, epochs=2, rho_max=0.2, out="run", device="cpu")

@@ -151,7 +151,9 @@ def test_results_go_to_standard_output_and_progress_to_standard_error(call):
     ended = call("clean", "digits", "--epochs", "2", "--out", "run")
     assert ended.code == 0
     assert "\x1b" not in ended.out + ended.err
-    assert [line.split()[0] for line in ended.err.splitlines()] == ["step-e-plus", "plain", "oracle"]
+    *progress, told = ended.err.splitlines()
+    assert [line.split()[0] for line in progress] == ["step-e-plus", "plain", "oracle"]
+    assert told == "clean: method step-e-plus, the default"
     assert re.search(r"step-e-plus +epoch 2/2 +loss \d\.\d+ +kept \d+% +accuracy \d+\.\d% +about 0 s left", ended.err)
     rows = re.findall(r"│ (plain|step-e-plus|oracle) +│", ended.out)
     assert rows == ["plain", "step-e-plus", "oracle"]

@@ -5,17 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stepe.app.networks import parts_that_serve
 from stepe.data.source import Source
 from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
 from stepe.loop.schedule import check_epochs
 from stepe.methods import EVERY_METHOD, RECIPES, Task, make_method, method_class
+from stepe.methods.doors import DEFAULT_METHOD
 from stepe.run.record import Request
 from stepe.samples.given_labels import as_tensor
 from stepe.samples.strong import Strong
 from stepe.training.building import cross_entropy
 
-METHOD = "step-e-plus"
+METHOD = DEFAULT_METHOD["clean"]
 
 
 PAPER, PAPERS_METHOD = "paper", "step-e"
@@ -32,20 +34,16 @@ def method_options(request: Request, method: str) -> dict[str, Any]:
     if request.preset == PAPER and method == PAPERS_METHOD:
         wanted["score"] = "loss"
     if method == METHOD:
-        wanted |= _parts_that_serve(request)
+        wanted |= _parts_for_pictures(request) if request.augments else parts_that_serve(request.probe)
     if not request.blends:
         wanted["mixup"] = 0
     return {name: value for name, value in wanted.items() if name in method_class(method).options()}
 
 
-def _parts_that_serve(request: Request) -> dict[str, Any]:
-    """Which parts of Step-E+ serve the data."""
-    if request.augments:
-        # By what served on CIFAR-100N (docs/research/step-e-plus.md), ranking by the guess included.
-        prior = "uniform" if request.uniform_classes else "none"
-        return {"average": 0.85, "refine": 0.5, "cutmix": WINDOWS, "prior": prior, "score": "guess"}
-    # Where nothing is augmented, much dropout makes our networks slow learners; slowed down further, they underfit.
-    return {"average": 0, "refine": 0, "mixup": 0} if request.probe == "in-sample" else {}
+def _parts_for_pictures(request: Request) -> dict[str, Any]:
+    """Choose the parts of Step-E+ by what served on CIFAR-100N, where pictures are augmented."""
+    prior = "uniform" if request.uniform_classes else "none"
+    return {"average": 0.85, "refine": 0.5, "cutmix": WINDOWS, "prior": prior, "score": "guess"}
 
 
 def by_preset(

@@ -23,6 +23,7 @@ from stepe.loop.randomness import Stream
 from stepe.loop.ranks import Ranks, unwrapped
 from stepe.loop.schedule import check_epochs
 from stepe.methods import Criterion, Method, Task, make_method
+from stepe.methods.doors import DEFAULT_METHOD, tell_method
 from stepe.samples.given_labels import check_labels, check_returned, label_tensor, read_labels
 from stepe.samples.samples import DatasetSamples, check_view
 from stepe.training.building import (
@@ -82,7 +83,7 @@ class Cleaner:
         data: Any,
         *,
         epochs: int,
-        method: str | Method = "step-e",
+        method: str | Method = DEFAULT_METHOD["StepE"],
         noise_rate: float | None = None,
         labels: Any = None,
         groups: Any = None,
@@ -127,6 +128,7 @@ class Cleaner:
             )
         if self.samples is not None:
             check_view(self.samples, self.method.view)
+        tell_method("StepE", self.method)
         self.history: list[Row] = []
         self.plan: Plan | None = None
         """what the current epoch trains on; ``None`` before the first and after the last"""

@@ -30,7 +30,7 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
-from stepe.app.networks import threads_for, training_for
+from stepe.app.networks import parts_that_serve, threads_for, training_for
 from stepe.beliefs.names import Names
 from stepe.beliefs.rate import Rate
 from stepe.data.encoders import FeatureEncoder
@@ -38,14 +38,14 @@ from stepe.errors import InputError
 from stepe.evidence.believe import training_table
 from stepe.loop.ledger import Ledger
 from stepe.loop.randomness import Stream, seeded
-from stepe.methods import Task
+from stepe.methods import StepwiseElimination, Task, make_method
+from stepe.methods.doors import DEFAULT_METHOD, Door, tell_method
 from stepe.methods.eliminating import Eliminating
-from stepe.methods.step_e import StepwiseElimination
 from stepe.models.mlp import MLP
 from stepe.models.sparse import SparseMLP
 from stepe.samples.sparse import SparseSamples, SparseScale, entries
 from stepe.training.building import check_trusted, cross_entropy, find_device
-from stepe.training.fit import fit
+from stepe.training.fit import begin
 from stepe.training.judging.auto import AUTO
 from stepe.training.judging.folds import Folds
 from stepe.training.rounds import MEMORY, Floats, Member, Rounds
@@ -101,8 +101,8 @@ def _says(name: str) -> Any:
 class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that is not fooled by wrong labels, and says which they are.
 
-    Without ``estimator`` it trains a small network: of standardised columns or, where ``X`` is sparse, of its entries
-    alone. With one, it trains clones of that in a few rounds.
+    Without ``estimator`` it trains a small network by Step-E+, of standardised columns or, where ``X`` is sparse, of
+    its entries alone. With one, it trains clones of that by Step-E, in a few rounds.
 
     Args:
         estimator: another classifier to train instead of the network: trees, a pipeline...
@@ -190,6 +190,8 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"all labels are of one class, {y[0] if len(y) else None!r}; at least two are needed")
         checked = None if trusted is None else check_trusted(np.asarray(trusted), len(index))[rows]
         labels = torch.from_numpy(codes.astype(np.int64))
+        door: Door = "StepEClassifier" if self.estimator is None else "StepEClassifier(estimator)"
+        tell_method(door, DEFAULT_METHOD[door])
         train = self._train_network if self.estimator is None else self._train_rounds
         method, ledger = train(x, y, labels, weight, checked)
         self._report(method, ledger, labels, rows, index)
@@ -227,14 +229,16 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device, seed = find_device(self.device), self._seed()
         self._encoder = SparseScale.fit(x) if sparse else FeatureEncoder.fit(x)
         encoded = self._encoder.encode(x)
+        parts = {"warmup": self.warmup} | parts_that_serve(self.probe) | ({"mixup": 0} if sparse else {})
         kind: type[nn.Module] = SparseMLP if sparse else MLP
         with seeded(Stream.named(seed, "init")):
             network = kind(x.shape[1], len(self.classes_), hidden=preset.hidden, dropout=preset.dropout)
         with threads_for(network):
-            result = fit(
+            result = begin(
                 network,
                 SparseSamples(encoded) if sparse else encoded,
                 labels,
+                method=make_method(DEFAULT_METHOD["StepEClassifier"], **self._method_options(), **parts),
                 epochs=preset.epochs,
                 noise_rate=self.noise_rate,
                 trusted=trusted,
@@ -244,9 +248,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 **preset.optimizer_options(device),
                 device=device,
                 seed=seed,
-                **self._method_options(),
-                warmup=self.warmup,
-            )
+            ).finish()
         self.network_: nn.Module | None = result.model.cpu().double().eval()
         self.estimator_: Any = None
         self.history_ = result.history
@@ -277,7 +279,9 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         # The first round already drops its part, the last one all of it.
         schedule = partial(_stairs, 1 / rounds)
-        method = StepwiseElimination(warmup=1, schedule=schedule, guess_memory=MEMORY, **self._method_options())
+        own = {"warmup": 1, "schedule": schedule, "guess_memory": MEMORY}
+        method = make_method(DEFAULT_METHOD["StepEClassifier(estimator)"], **self._method_options(), **own)
+        assert isinstance(method, StepwiseElimination)
         ledger = Ledger(task.n)
         method.start(task, ledger)
         work = Rounds(self.estimator, x, y, self.classes_, weight, task.seed, self.n_jobs)

@@ -25,6 +25,7 @@ from stepe.loop.randomness import preserved
 from stepe.loop.ranks import Ranks
 from stepe.loop.schedule import check_epochs
 from stepe.methods import OPTIONS_OF_OTHERS, Criterion, Method, StepwiseElimination, Task, method_with
+from stepe.methods.doors import DEFAULT_METHOD, tell_method
 from stepe.models.copying import copy_of
 from stepe.options.check import checked_beside
 from stepe.options.method import (
@@ -115,7 +116,7 @@ def fit(
     probe_every: ProbeEvery = 1,
     guess_memory: GuessMemory = None,
     view: View = "augmented",
-    method: str | Method = "step-e",
+    method: str | Method = DEFAULT_METHOD["fit"],
     groups: Any = None,
     trusted: Any = None,
     weight: Any = None,
@@ -207,7 +208,9 @@ def fit(
     """
     arguments = locals()
     options = {name: arguments.pop(name) for name in StepwiseElimination.options()}
-    return begin(**arguments | {"method": method_with(method, options)}).finish()
+    job = begin(**arguments | {"method": method_with(method, options)})
+    tell_method("fit", method)
+    return job.finish()
 
 
 def begin(
