@@ -15,7 +15,8 @@ import torch
 import stepe
 from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
-from stepe.app.clean import clean, default_name
+from stepe.app.begin import default_name
+from stepe.app.clean import clean
 from stepe.app.request import METHOD, method_options
 from stepe.app.resume import resume
 from stepe.data.source import Source
@@ -311,7 +312,7 @@ def test_the_held_out_labels_change_no_weight(file, monkeypatch):
         return replace(found, test_labels=(found.test_labels + 1) % 3)
 
     honest = clean(file, rho_max=0.2, epochs=3, out="honest")
-    monkeypatch.setattr("stepe.app.clean.open_source", mislabelled)
+    monkeypatch.setattr("stepe.app.begin.open_source", mislabelled)
     fooled = clean(file, rho_max=0.2, epochs=3, out="fooled")
     assert Path("honest/model.safetensors").read_bytes() == Path("fooled/model.safetensors").read_bytes()
     assert honest.summary["test_accuracy"] != fooled.summary["test_accuracy"]

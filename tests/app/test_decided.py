@@ -190,7 +190,7 @@ def test_a_resumed_run_goes_by_what_had_been_decided_when_it_began(reviewed, dat
         clean(data, decisions=reviewed, out="stopped", follow=lambda *_: Stopper(1))
     held = reviewed.decisions.current()
     decide(reviewed, dict.fromkeys(rows_by(reviewed, "relabelled"), "food"), "later")
-    with pytest.raises(RunError, match="decisions of"):
+    with pytest.raises(RunError, match="decisions was"):
         clean(data, decisions=whole, out="stopped", resume=True)
     run = resume("stopped", decisions=reviewed.path)
     assert run.decisions.current() == held

@@ -253,7 +253,7 @@ MISTAKES = {
     "rho that is no number": ("clean digits --rho-max nan", "rho_max is nan"),
     "rho of a word": ("clean mine.npz --rho-max much", "--rho-max is 'much'; give a number, or auto"),
     "warm-up as long as the run": ("clean digits --epochs 5 --warmup 5", "warm-up is 5 of 5 epochs"),
-    "negative warm-up": ("clean digits --warmup -1", "warmup is -1"),
+    "negative warm-up": ("clean digits --warmup -1", "warmup is -1; it must be a whole number, at least 0"),
     "no epochs": ("clean digits --epochs 0", "epochs is 0; it must be a whole number, at least 1"),
     "epochs that are no number": ("clean digits --epochs ten", "Invalid value for '--epochs'"),
     "malformed noise": ("clean digits --noise symmetric=0.4", "noise is 'symmetric=0.4'"),
@@ -360,7 +360,7 @@ def test_ctrl_c_before_anything_is_written_says_so(call, monkeypatch):
     def interrupt(*args, **options):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("stepe.app.clean.open_source", interrupt)
+    monkeypatch.setattr("stepe.app.begin.open_source", interrupt)
     ended = call("clean", "digits")
     assert ended.code == 130
     assert "Interrupted before anything was written." in ended.err
@@ -398,8 +398,8 @@ def test_ctrl_c_ends_a_real_process_and_the_printed_command_continues_it(tmp_pat
         ("--warmup 3", "warmup was None, not 3"),
         ("--min-keep 0.1", "min_keep was 0.0, not 0.1"),
         ("--strong 0.3", "strong was 0.0, not 0.3"),
-        ("--method plain", "methods was ['step-e-plus']"),
-        ("--compare", "--compare"),
+        ("--method plain", "method was 'step-e-plus', not 'plain'"),
+        ("--compare", "compare was None, not True"),
         ("--out other", "--out other is not the run that --resume run names"),
     ],
 )

@@ -52,7 +52,8 @@ def terminal(monkeypatch):
 
 def record(**changed) -> None:
     config = json.loads(Path("run/config.json").read_text())
-    config["request"] |= changed
+    for recorded in (config["request"], config["options"]):
+        recorded |= changed
     Path("run/config.json").write_text(json.dumps(config))
 
 

@@ -1,8 +1,7 @@
 """What was asked of ``stepe clean``, checked before anything is trained."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from stepe.app.networks import parts_that_serve
@@ -46,9 +45,7 @@ def _parts_for_pictures(request: Request) -> dict[str, Any]:
     return {"average": 0.85, "refine": 0.5, "cutmix": WINDOWS, "prior": prior, "score": "guess"}
 
 
-def by_preset(
-    preset: str | None, method: str | Sequence[str] | None, probe: str | None
-) -> tuple[str | Sequence[str], str | None]:
+def by_preset(preset: str | None, method: str | None, probe: str | None) -> tuple[str, str | None]:
     """What a preset stands for; whoever asks for something else beside it is refused."""
     if preset is None:
         return (METHOD if method is None else method), probe
@@ -59,32 +56,11 @@ def by_preset(
     return PAPERS_METHOD, "in-sample"
 
 
-def asked_methods(method: str | Sequence[str]) -> list[str]:
-    """Names of methods, as a list or with commas between."""
-    return [name.strip() for name in method.split(",")] if isinstance(method, str) else list(method)
-
-
-def column_names(features: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Columns, as a list or with commas between."""
-    found = features.split(",") if isinstance(features, str) else list(features or ())
-    return tuple(name.strip() for name in found) or None
-
-
-def tracked(track: str | Sequence[str]) -> tuple[str, ...]:
-    """Trackers by name; a folder of events is the same from everywhere."""
-    found = []
-    for text in [track] if isinstance(track, str) else track:
-        name, _, where = text.partition(":")
-        found.append(f"{name}:{Path(where).resolve()}" if name == "tensorboard" and where else text)
-    return tuple(found)
-
-
-def choose_methods(method: str | Sequence[str], source: Source, compare: bool | None) -> tuple[str, ...]:
-    """The methods to train: what was asked for, then what it is compared with."""
-    asked = asked_methods(method)
-    names = [METHOD, *EVERY_METHOD] if asked == ["all"] else asked
+def choose_methods(method: str, source: Source, compare: bool | None) -> tuple[str, ...]:
+    """The methods to train: what was asked for, by names with commas between, then what it is compared with."""
+    names = [METHOD, *EVERY_METHOD] if method == "all" else method.split(",")
     has_clean_labels = source.clean_labels is not None
-    if asked == ["all"] and not has_clean_labels:
+    if method == "all" and not has_clean_labels:
         names = [name for name in names if method_class(name).trains_on == "given"]
     for name in names:
         if method_class(name).trains_on == "clean" and not has_clean_labels:

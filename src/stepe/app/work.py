@@ -37,6 +37,7 @@ Follow = Callable[[str, int, int], Observer]
 
 def carry_out(
     request: Request,
+    options: dict[str, Any],
     source: Source,
     out: Path,
     *,
@@ -47,7 +48,7 @@ def carry_out(
 ) -> Run:
     """Train each method in a run folder of its own, the first in ``out``; then write the report.
 
-    ``out`` is locked by the caller.
+    ``out`` is locked by the caller; ``options`` are those of the command, to be written down.
     """
     device = find_device(request.device)
     preset = preset_for(source, request.model)
@@ -65,6 +66,7 @@ def carry_out(
         observers = trackers[method] if follow is None else (*trackers[method], follow(method, position, len(trackers)))
         about = About(
             request=request if position == 0 else None,
+            options=options if position == 0 else {},
             class_names=source.class_names,
             names=source.names,
             held_out_names=source.test_names,

@@ -40,13 +40,6 @@ EXIT_BAD_INPUT = 2
 EXIT_TOO_NOISY = 3
 EXIT_INTERRUPTED = 130
 
-# Options that a resumed run may be given again, as long as they are the ones it was started with.
-RESUMED = (
-    *("label", "text", "image", "features", "id", "trusted", "group", "split_by", "holdout", "test", "encoding"),
-    *("image_size", "model", "decisions", "preset"),
-    *("method", "noise", "epochs", "warmup", "rho_max", "probe", "noise_rate", "min_keep", "balanced", "strong"),
-    *("seed", "device", "track"),
-)
 METHOD_NAMES = ", ".join(EVERY_METHOD)
 
 
@@ -312,6 +305,7 @@ def clean(
     """
     from stepe.app.clean import clean as start
     from stepe.app.resume import resume as go_on
+    from stepe.options import declared_options
 
     console = Console(stderr=True, quiet=quiet or as_json, emoji=False)
 
@@ -330,11 +324,9 @@ def clean(
             path = run_path(resume)
             if out is not None and out.resolve() != path.resolve():
                 raise InputError(f"--out {out} is not the run that --resume {resume} names; leave --out away")
-            if compare is not None:
-                raise InputError("--compare and --no-compare were settled when the run began; leave them away")
             values = context.params | {"warmup": warmup_given, "rho_max": rho_max_given, "decisions": reviewed}
             insisted = {name: value for name, value in values.items() if _typed(context, name)}
-            changed = {name: insisted[name] for name in insisted if name in RESUMED}
+            changed = {name: insisted[name] for name in insisted if name in declared_options(start)} | {"out": None}
             return go_on(path, trust_paths=trust_or_ask(trust_paths), say=say, follow=follow, **changed)
         assert data is not None
         return start(

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepe.errors import InputError
+from stepe.options.data import array_files
 from stepe.tables import npz
 
 
@@ -17,28 +18,17 @@ def is_array_file(data: str) -> bool:
 
 def name_of(data: str) -> str:
     """What to call the data of some array files."""
-    return Path(_parts(data)[0]).stem
-
-
-def resolved(data: str) -> str:
-    """The same files from any folder."""
-    return ",".join(str(Path(part).resolve()) for part in _parts(data))
+    return Path(array_files(data)[0]).stem
 
 
 def missing(data: str) -> str | None:
     """The first of the files that is not there."""
-    return next((part for part in _parts(data) if not Path(part).exists()), None)
-
-
-def _parts(data: str) -> list[str]:
-    """One path, or the two of a pair; a file whose own name has a comma wins."""
-    first, comma, second = data.partition(".npy,")
-    return [f"{first}.npy", second] if comma and not Path(data).exists() else [data]
+    return next((part for part in array_files(data) if not Path(part).exists()), None)
 
 
 def read_arrays(data: str, *, labelled: bool = True) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
     """Features and, where they are wanted, labels."""
-    parts = _parts(data)
+    parts = array_files(data)
     if parts[0].lower().endswith(".npz"):
         return _read_npz(Path(data), labelled=labelled)
     if labelled and len(parts) < 2:

@@ -16,6 +16,7 @@ from stepe.data.columns import cells
 from stepe.data.originals import Originals
 from stepe.errors import InputError
 from stepe.files import UNWRITABLE, check_writable, text_of_name
+from stepe.options.data import HF_PREFIX, resolved
 from stepe.options.layout import DataKind, Layout
 from stepe.tables import delimited, spreadsheet
 from stepe.tables.cells import as_text, escape
@@ -92,8 +93,8 @@ def collect(data: Any, layout: Layout, say: Say, *, gpu: bool = False, labelled:
         return from_frame(data, "table", layout, say, gpu=gpu, labelled=labelled)
     text, path = str(data), Path(data)
     check_writable("the path of the data", str(path.absolute()))
-    if text.startswith(table.HF_PREFIX):
-        name = text.removeprefix(table.HF_PREFIX).replace("/", "-").replace(":", "-")
+    if text.startswith(HF_PREFIX):
+        name = text.removeprefix(HF_PREFIX).replace("/", "-").replace(":", "-")
         found = from_frame(table.read_hf_hub(text), name, layout, say, gpu=gpu, labelled=labelled)
         return replace(found, reference=text)
     if arrays.is_array_file(text):
@@ -110,11 +111,6 @@ def collect(data: Any, layout: Layout, say: Say, *, gpu: bool = False, labelled:
         frame = table.read_table(path, layout.encoding)
         found = from_frame(frame, path.stem, layout, say, gpu=gpu, labelled=labelled, folder=path.parent)
     return replace(found, reference=str(path.resolve()))
-
-
-def resolved(data: str) -> str:
-    """The same data from any folder."""
-    return data if data.startswith(table.HF_PREFIX) else arrays.resolved(data)
 
 
 def can_collect(data: str) -> bool:

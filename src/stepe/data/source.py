@@ -33,10 +33,10 @@ from stepe.data.encoders import (
 from stepe.data.noise import Noise, Planted
 from stepe.data.originals import Originals
 from stepe.data.split import hold_out
-from stepe.data.table import HF_PREFIX
 from stepe.errors import InputError
 from stepe.loop.draws import Draws
 from stepe.loop.metrics import Truth
+from stepe.options.data import HF_PREFIX
 from stepe.options.layout import DataKind, Layout
 from stepe.run.previews import Exhibit, encoded
 from stepe.tables.formats import FORMATS

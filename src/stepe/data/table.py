@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from stepe.data.columns import cells, column_type, numbers_of
 from stepe.errors import InputError
+from stepe.options.data import HF_PREFIX
 from stepe.tables.batches import to_pandas
 from stepe.tables.formats import read
 
 if TYPE_CHECKING:
     import pandas as pd
 
-HF_PREFIX = "hf:"
 FEW = 10
 """rows in which values may all differ by chance"""
 

@@ -4,7 +4,26 @@ Signatures take the declarations as annotations (``rho_max: RhoMax = None``); th
 of a resumed run and the reference in docs/options.md read them from there. May import ``files`` and ``errors``.
 """
 
-from stepe.options.check import check_fields, check_names, check_values, checked
+from stepe.options.check import (
+    canonical,
+    check_fields,
+    check_names,
+    check_values,
+    checked,
+    declared_options,
+    differing,
+)
 from stepe.options.option import Declared, Option, options_of
 
-__all__ = ["Declared", "Option", "check_fields", "check_names", "check_values", "checked", "options_of"]
+__all__ = [
+    "Declared",
+    "Option",
+    "canonical",
+    "check_fields",
+    "check_names",
+    "check_values",
+    "checked",
+    "declared_options",
+    "differing",
+    "options_of",
+]

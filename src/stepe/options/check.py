@@ -38,6 +38,22 @@ def check_names(names: Iterable[str], known: Iterable[str], whose: str, elsewher
             raise InputError(f"{whose} has no option {name!r}; {told}")
 
 
+def canonical(declaring: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a function among some values, each in the one way of writing it, as JSON holds it."""
+    declared = declared_options(declaring)
+    return {name: option.canonical(values[name]) for name, option in declared.items() if name in values}
+
+
+def differing(declaring: Callable[..., Any], recorded: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """What keeps a run from going on under the options that are given; ``None`` insists on nothing."""
+    bound = [name for name, option in declared_options(declaring).items() if name in given and not option.option.free]
+    return [
+        f"{name} was {recorded[name]!r}, not {given[name]!r}"
+        for name in bound
+        if given[name] is not None and recorded[name] != given[name]
+    ]
+
+
 def resembling(name: str, known: Iterable[str]) -> str:
     """Ask whether a similar name was meant; empty where none is similar."""
     near = get_close_matches(name, list(known), n=3)
@@ -75,11 +91,13 @@ def checked_beside(elsewhere: Mapping[str, str]) -> Callable[[Callable[P, R]], C
 
 __all__ = [
     "Declared",
+    "canonical",
     "check_fields",
     "check_names",
     "check_values",
     "checked",
     "checked_beside",
     "declared_options",
+    "differing",
     "resembling",
 ]

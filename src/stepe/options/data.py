@@ -19,6 +19,21 @@ def names(columns: str | Sequence[str]) -> list[str] | None:
     return [name.strip() for name in found] or None
 
 
+HF_PREFIX = "hf:"
+
+
+def array_files(data: str) -> list[str]:
+    """One path, or the two of a pair with a comma between; a file whose own name has a comma wins."""
+    first, comma, second = data.partition(".npy,")
+    return [f"{first}.npy", second] if comma and not Path(data).exists() else [data]
+
+
+def resolved(data: str | Path) -> str:
+    """The same data from any folder."""
+    text = str(data)
+    return text if text.startswith(HF_PREFIX) else ",".join(str(Path(part).resolve()) for part in array_files(text))
+
+
 Data = Annotated[
     "str | Path | tuple[npt.ArrayLike, npt.ArrayLike] | pd.DataFrame",
     Option(
@@ -28,6 +43,8 @@ Data = Annotated[
         "DataFrame, or a pair (features, labels).",
         PANEL,
         metavar="DATA",
+        read=lambda data: str(data) if isinstance(data, str | Path) else None,
+        free=True,
     ),
 ]
 Label = Annotated[
@@ -69,7 +86,8 @@ Holdout = Annotated[
     float, Option("Share of each class that is held out, to measure the accuracy; 0 is none.", PANEL, metavar="SHARE")
 ]
 Test = Annotated[
-    str | Path | None, Option("Data of the same form to hold out instead of a share.", PANEL, metavar="DATA")
+    str | Path | None,
+    Option("Data of the same form to hold out instead of a share.", PANEL, metavar="DATA", read=resolved),
 ]
 Encoding = Annotated[str, Option("Encoding of a text file.", PANEL)]
 ImageSize = Annotated[

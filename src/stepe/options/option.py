@@ -113,8 +113,13 @@ class Declared:
         return (is_bool and bool in kinds) or not set(kinds) <= checked
 
     def canonical(self, value: Any) -> Any:
-        """A value in the one way of writing it."""
-        return value if value is None or self.option.read is None else self.option.read(value)
+        """A value in the one way of writing it, as JSON holds it."""
+        if value is not None and self.option.read is not None:
+            value = self.option.read(value)
+        if isinstance(value, Path):
+            return str(value)
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        return self.number(value) if self.number is not None and is_number else value
 
     def parse(self, text: str) -> Any:
         """A value as it is typed on the command line."""

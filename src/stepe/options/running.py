@@ -95,7 +95,7 @@ Out = Annotated[
     str | Path | None, Option("Folder of the run.", RESULTS, metavar="PATH", default="runs/DATA-N", free=True)
 ]
 Decisions = Annotated[
-    "Run | str | Path | None",
+    "Run | str | Path",
     Option(
         "Train with what people decided about this earlier run: their labels are trusted.",
         RESULTS,

@@ -21,7 +21,7 @@ READABLE = (1, FORMAT)
 
 @dataclass(frozen=True, kw_only=True)
 class Request(Layout):
-    """What was asked for, the data's layout included; it is all that is needed to resume.
+    """What was asked for, the data's layout included, and what the data made of it.
 
     The defaults are those of a run that was not made by ``stepe clean``.
     """
@@ -142,6 +142,8 @@ class Config:
     """What ``config.json`` holds, which is written when a run begins."""
 
     format: int = FORMAT
+    options: dict[str, Any] = field(default_factory=dict)
+    """every option of ``stepe clean`` as the run took it: it is resumed with these"""
     request: Request | None = None
     """``None``: a run of :func:`stepe.fit`, or one that is trained for comparison"""
     method: MethodFacts = MethodFacts()

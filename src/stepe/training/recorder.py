@@ -43,7 +43,9 @@ class About:
     """What a run folder records beyond the training itself."""
 
     request: Request | None = None
-    """the arguments that made the run, from which it is resumed"""
+    """what was made of the options that it was asked for with"""
+    options: dict[str, Any] = field(default_factory=dict)
+    """the options by name, in their canonical form, with which the run is resumed"""
     class_names: list[str] | None = None
     names: Names | None = None
     held_out_names: Names | None = None
@@ -116,6 +118,7 @@ class Recorder:
         if not self._resume:
             class_names = self.about.class_names or [str(label) for label in range(training.task.classes)]
             config = Config(
+                options=self.about.options,
                 request=self.about.request,
                 method=_described(training.method),
                 fit=training.config,
