@@ -22,6 +22,7 @@ from stepe.app.resume import resume
 from stepe.data.source import Source
 from stepe.loop.metrics import Truth
 from stepe.methods import EVERY_METHOD
+from stepe.options import options_of
 from stepe.run.lock import locked
 from stepe.training.building import Silent, Training
 
@@ -303,7 +304,7 @@ def test_shuffling_the_truth_changes_no_weight(file, monkeypatch):
 
 @pytest.mark.usefixtures("_no_report")
 def test_the_held_out_labels_change_no_weight(file, monkeypatch):
-    from stepe.app import clean as recipe
+    from stepe.app import begin as recipe
 
     open_source = recipe.open_source
 
@@ -342,11 +343,11 @@ MISTAKES = {
     "negative warm-up": ({"warmup": -1}, "warmup is -1"),
     "class floor": ({"min_keep": 2.0}, "min_keep is 2.0"),
     "strong augmentation of no pictures": ({"strong": 0.3}, "strong is for pictures"),
-    "strong augmentation of more than all": ({"strong": 1.5}, "strongly augmented pictures is 1.5"),
+    "strong augmentation of more than all": ({"strong": 1.5}, "strong is 1.5; it must be a share in [0, 1]"),
     "device": ({"device": "tpu"}, "device 'tpu' is not there"),
     "a device without numbers": ({"device": "meta"}, "device 'meta' is not there"),
     "a device without its package": ({"device": "hpu"}, "device 'hpu' is not there"),
-    "noise rate": ({"noise_rate": 1.5, "rho_max": None}, "the noise rate is 1.5"),
+    "noise rate": ({"noise_rate": 1.5, "rho_max": None}, "noise_rate is 1.5; it must be a share in [0, 1]"),
     "oracle without clean labels": ({"method": "oracle"}, "'oracle' trains on clean labels, which mine does not have"),
     "option of another method": ({"method": "plain"}, "method 'plain' has no rho_max; leave it out"),
 }
@@ -504,6 +505,44 @@ def test_arrays_cannot_be_brought_back_by_anybody_else(arrays):
     with pytest.raises(RunError, match=r"was made from arrays; resume it with stepe.clean"):
         resume("run")
     assert clean(arrays, out="run", rho_max=0.2, epochs=3, resume=True).finished
+
+
+@pytest.mark.usefixtures("_no_report")
+def test_every_option_is_written_down_as_the_run_took_it(file, tmp_path):
+    run = clean(Path("mine.npz"), method=["step-e", "plain"], warmup=np.int64(1), epochs=3, rho_max=0, out="run")
+    written = run.config.options
+    assert list(written) == list(options_of(clean))
+    taken = {"data": str(tmp_path / "mine.npz"), "method": "step-e,plain", "warmup": 1, "rho_max": 0.0, "out": "run"}
+    assert written | taken == written
+    assert (written["probe"], written["track"], written["noise"]) == ("auto", [], None)
+
+
+@pytest.mark.usefixtures("_no_report")
+def test_options_that_say_where_things_are_may_change(file, arrays, tmp_path):
+    with pytest.raises(StopHereError):
+        clean("mine.npz", out="run", rho_max=0.2, epochs=3, follow=stopping("step-e-plus", 1))
+    file = Path("mine.npz").rename("moved.npz")
+    assert resume("run", data=file, device="cpu").finished
+
+
+@pytest.mark.parametrize(
+    ("forget", "told"),
+    [
+        (lambda config: config.update(format=1), "begun by an older version of stepe.*; start it anew"),
+        (lambda config: config["options"].update(depth=3), "another version of stepe, with depth, .*: start it anew"),
+        (lambda config: config.update(request=None), "was not made by stepe clean; resume it by what made it"),
+    ],
+)
+@pytest.mark.usefixtures("_no_report")
+def test_a_run_of_another_version_says_what_to_do(file, forget, told):
+    with pytest.raises(StopHereError):
+        clean("mine.npz", out="run", rho_max=0.2, epochs=3, follow=stopping("step-e-plus", 1))
+    config = json.loads(Path("run/config.json").read_text())
+    forget(config)
+    Path("run/config.json").write_text(json.dumps(config))
+    for go_on in (lambda: resume("run"), lambda: clean("mine.npz", out="run", rho_max=0.2, epochs=3, resume=True)):
+        with pytest.raises(RunError, match=told):
+            go_on()
 
 
 def test_what_is_no_run_cannot_be_resumed():
