@@ -1,7 +1,11 @@
 """A run folder of somebody else: where it sends people is named before anything is read or written there."""
 
+import hashlib
 import json
+import os
+import pickle
 import shutil
+import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
@@ -146,3 +150,185 @@ def test_from_python_nobody_is_asked():
         with pytest.raises(stepe.RunError, match="trust_paths=True"):
             work("run")
         work("run", trust_paths=True)
+
+
+def test_a_network_elsewhere_is_named_before_it_predicts(call, theirs, monkeypatch):
+    """What encodes further data comes from a file of the folder, and names a network that may lie anywhere."""
+    opened: list[str] = []
+    monkeypatch.setattr("stepe.models.pretrained._package", lambda prefix: opened.append(prefix))
+    Path("more.csv").write_text("review\ngood 1\n")
+    saved = json.loads(Path("run/preprocessing.json").read_text())
+    inner = {"name": "TokenEncoder", "model": f"hf:{theirs}", "length": 8}
+    for changed in (
+        {"model": {"name": "pretrained", "model": f"timm:local-dir:{theirs}", "classes": 2}},
+        {"encoder": {"name": "FrozenEncoder", "kind": "text", "model": "hf:none", "inputs": inner, "outputs": {}}},
+    ):
+        Path("run/preprocessing.json").write_text(json.dumps(saved | changed))
+        code, out, err = call("predict", "run", "more.csv")
+        assert (code, out, opened) == (2, "", []), err
+        assert f"names what lies outside of {Path.cwd()}: model {str(theirs)!r}" in err
+        assert "--trust-paths" in err
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Folders that were made to reach out
+
+EVERYTHING = (
+    *COMMANDS,
+    *(
+        "report run",
+        "explain run 3",
+        "compare run run --json",
+        "predict run films.csv",
+        "export run --to fiftyone --all",
+    ),
+    "clean films.csv --label stars --text review --decisions run --epochs 2 --probe in-sample -q",
+)
+SECRET = b"nobody else's business"
+
+
+def samples_in_a_folder() -> None:
+    """Readers of Parquet read all files of a folder, and follow links."""
+    samples = pd.read_parquet("run/samples.parquet")
+    samples["id"] = [f"{SECRET.decode()} {row}" for row in samples["row"]]
+    samples.to_parquet("../outside/samples.parquet")
+    Path("run/samples.parquet").unlink()
+    Path("run/samples.parquet").mkdir()
+    Path("run/samples.parquet/part.parquet").symlink_to(Path("../outside/samples.parquet").resolve())
+
+
+def a_journal_that_names_a_file() -> None:
+    """SQLite deletes the file that a journal names as the one above it."""
+    leave_a_journal = (
+        "import os, sqlite3; database = sqlite3.connect('run/decisions.sqlite', isolation_level=None)\n"
+        "database.execute('CREATE TABLE t (x)'); database.execute('PRAGMA cache_size = 5')\n"
+        "database.execute('BEGIN'); database.executemany('INSERT INTO t VALUES (?)', [('x' * 500,)] * 500)\n"
+        "os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", leave_a_journal], check=True)
+    name = str(Path("../outside/secret").resolve()).encode()
+    numbers = (0x40000000 // 4096 + 1, len(name), sum(name))
+    page, length, checksum = (number.to_bytes(4, "big") for number in numbers)
+    with Path("run/decisions.sqlite-journal").open("ab") as journal:
+        journal.write(page + name + length + checksum + bytes.fromhex("d9d505f920a163d7"))
+
+
+def an_input_full_of_links() -> None:
+    Path("data").mkdir()
+    Path("data/state.json").symlink_to(Path("../outside/secret").resolve())
+    record(data=str(Path("data").resolve()))
+
+
+def a_tracker_under_which_a_link_lies() -> None:
+    shutil.copy("films.csv", "own.csv")
+    Path("logs/run").mkdir(parents=True)
+    Path("logs/run/step-e-plus").symlink_to(Path("../outside").resolve())
+    record(data="own.csv", track=["tensorboard:logs"])
+
+
+def a_history_with_a_link() -> None:
+    Path("run/tensorboard/step-e-plus").mkdir(parents=True)
+    link = Path("run/tensorboard/step-e-plus/events.out.tfevents.1.a.1.0")
+    link.symlink_to(Path("../outside/secret").resolve())
+    record(data="films.csv", track=["tensorboard"])
+
+
+def a_method_that_is_a_path() -> None:
+    record(data="films.csv", methods=["step-e-plus", "../../outside/x"], track=["tensorboard:logs"])
+
+
+def pictures_that_climb_out() -> None:
+    Path("films").mkdir()
+    samples = pd.read_parquet("run/samples.parquet")
+    samples["id"] = [["../../outside/secret", "/etc/passwd", "link"][row % 3] for row in samples["row"]]
+    Path("films/link").symlink_to(Path("../outside/secret").resolve())
+    samples.to_parquet("run/samples.parquet")
+    record(data="films", kind="images", text=None, label=None)
+
+
+def pictures_in_a_table_that_climb_out() -> None:
+    films = pd.read_csv("films.csv", dtype=str)
+    Path("link").symlink_to(Path("../outside/secret").resolve())
+    films["review"] = [["../outside/secret", "/etc/passwd", "link"][row % 3] for row in range(len(films))]
+    films.to_csv("pictures.csv", index=False)
+    record(data="pictures.csv", text=None, image="review")
+
+
+def a_name_that_no_file_has() -> None:
+    record(data="a\0b.csv", test="\0", decisions="\ud800", data_dir="\0", track=["tensorboard:\0"], model="hf:\0")
+
+
+def a_comparison_elsewhere() -> None:
+    shutil.copytree("run", "../outside/run")
+    Path("run/compare").mkdir()
+    Path("run/compare/plain").symlink_to(Path("../outside/run").resolve())
+
+
+def a_pickle_for_a_state() -> None:
+    """Whatever is in a checkpoint, only numbers are read out of it."""
+    newest = max(Path("run/checkpoint").iterdir())
+    (newest / "state.pt").write_bytes(pickle.dumps(_Evil()))
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in newest.iterdir()}
+    del digests["manifest.json"]
+    (newest / "manifest.json").write_text(json.dumps(digests))
+    Path("run/summary.json").unlink()
+    record(data="films.csv")
+
+
+class _Evil:
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.unlink, (Path("../outside/secret").resolve(),)
+
+
+ATTACKS = (
+    samples_in_a_folder,
+    a_journal_that_names_a_file,
+    an_input_full_of_links,
+    a_tracker_under_which_a_link_lies,
+    a_history_with_a_link,
+    a_method_that_is_a_path,
+    pictures_that_climb_out,
+    pictures_in_a_table_that_climb_out,
+    a_name_that_no_file_has,
+    a_comparison_elsewhere,
+    a_pickle_for_a_state,
+)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("unfinished", [False, True])
+def test_nothing_outside_is_read_or_written(call, theirs, attack, unfinished):
+    outside = Path("../outside").resolve()
+    outside.mkdir()
+    (outside / "secret").write_bytes(SECRET)
+    shutil.copy(theirs / "films.csv", "films.csv")
+    attack()
+    if unfinished:
+        Path("run/summary.json").unlink(missing_ok=True)
+    before, opened = there(outside, theirs), []
+    _WATCHED[:] = [(str(outside), opened)]
+    try:
+        for line in EVERYTHING:
+            code, out, err = call(*line.split())
+            assert code in (0, 2), line
+            assert SECRET.decode() not in out + err
+    finally:
+        _WATCHED.clear()
+    assert there(outside, theirs) == before
+    assert opened == []
+    assert all(SECRET not in content for path, content in there(Path()).items() if not path.is_symlink())
+
+
+_WATCHED: list[tuple[str, list[str]]] = []
+
+
+def _watch(event: str, arguments: tuple[object, ...]) -> None:
+    """Note which files below a folder are opened; a hook stays for good, so that it is told what to note."""
+    if _WATCHED and event in ("open", "sqlite3.connect"):
+        folder, opened = _WATCHED[0]
+        path = arguments[0]
+        if isinstance(path, str | bytes) and os.path.realpath(os.fsdecode(path)).startswith(folder):
+            opened.append(os.fsdecode(path))
+
+
+sys.addaudithook(_watch)

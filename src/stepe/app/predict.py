@@ -1,6 +1,7 @@
 """``stepe predict``: what the model of a run says about further data, encoded as its training data was."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from stepe.loop.randomness import preserved
 from stepe.models.build import build
 from stepe.models.encoders import FrozenEncoder, read_encoder
 from stepe.options.layout import Layout
+from stepe.run.paths import Trust, check_paths, local_paths
 from stepe.samples.augmentation import Normalised
 from stepe.training.building import find_device
 
@@ -30,19 +32,20 @@ if TYPE_CHECKING:
 BATCH = 512
 
 
-def predict(run: "Run", data: Any, *, device: str = "auto") -> "pd.DataFrame":
+def predict(run: "Run", data: Any, *, device: str = "auto", trust_paths: Trust = False) -> "pd.DataFrame":
     """Label and confidence of every sample of ``data``, which may lack the labels.
 
     Args:
         run: a finished run of ``stepe clean``.
         data: a path or an object of the form that the run was trained on.
         device: where to compute.
+        trust_paths: whether a network is read wherever the run folder says that it lies, though somebody else made it.
     """
     import pandas as pd
 
     found_device = find_device(device)
     with preserved():  # networks draw their first weights, which are then replaced
-        encoder, model = _load(run)
+        encoder, model = _load(run, trust_paths)
     collection = _collect(run, data, encoder)
     probability = _probabilities(model, encoder, torch.from_numpy(encoder.encode(collection.inputs)), found_device)
     confidence, predicted = probability.max(1)
@@ -55,12 +58,13 @@ def predict(run: "Run", data: Any, *, device: str = "auto") -> "pd.DataFrame":
     )
 
 
-def _load(run: "Run") -> tuple[Encoder, nn.Module]:
+def _load(run: "Run", trust_paths: Trust) -> tuple[Encoder, nn.Module]:
     if not run.file("model.safetensors").exists():  # a moved run may have nothing else
         run.check_finished()
     path = run.file(PREPROCESSING)
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
+        check_paths(run.path, {"model": [path for name in _models(saved) for path in local_paths(name)]}, trust_paths)
         encoder, model = read_encoder(saved["encoder"]), build(saved["model"], pretrained=False)
         safetensors.torch.load_model(model, str(run.file("model.safetensors")))
     except FileNotFoundError as error:
@@ -73,6 +77,13 @@ def _load(run: "Run") -> tuple[Encoder, nn.Module]:
             raise
         raise RunError(f"{run.path} cannot predict: its model or {PREPROCESSING} is damaged ({error})") from error
     return encoder, model
+
+
+def _models(saved: Any) -> Iterator[str]:
+    """The names of pretrained networks in a preprocessing."""
+    if isinstance(saved, dict):
+        for name, value in saved.items():
+            yield from [value] if name == "model" and isinstance(value, str) else _models(value)
 
 
 def _collect(run: "Run", data: Any, encoder: Encoder) -> Collection:

@@ -85,7 +85,8 @@ def _contents(run: RunFolder, samples: "pd.DataFrame", origin: Origin | None) ->
 def _file(folder: Path, name: str) -> Path:
     # Not resolved: a link is known by its own name.
     path = Path(os.path.abspath(folder / name))  # noqa: PTH100
-    if not path.is_relative_to(os.path.abspath(folder)):  # noqa: PTH100
+    is_below = path.is_relative_to(os.path.abspath(folder))  # noqa: PTH100
+    if not (is_below and path.resolve().is_relative_to(folder.resolve())):
         raise RunError(f"the picture {name!r} lies outside of {folder}; paths must stay below the folder of the input")
     if not path.is_file():
         raise RunError(f"there is no file {path} any more; put it back, or clean the new data")

@@ -5,10 +5,11 @@ because nobody knew whether it had arrived, counts once. Taking one back is an a
 the log. Every action is on the disk before it is confirmed, and SQLite keeps several processes apart.
 """
 
+import os
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +28,8 @@ PATIENCE = 30.0
 
 FORMAT = 1
 
+_NAMES_A_FILE = bytes.fromhex("d9d505f920a163d7")
+"""what a journal ends with that names another file, which SQLite would read and delete; stepe writes none"""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS actions (
     entry INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -128,8 +131,9 @@ class Decisions:
     """The decisions on a run; reading them makes no file."""
 
     def __init__(self, folder: Path):
-        # SQLite keeps two more files beside it, whose names it makes itself.
-        self.path, *_ = (inside(folder, f"{DATABASE}{ending}") for ending in ("", "-journal", "-wal", "-shm"))
+        # SQLite keeps more files beside it, whose names it makes itself.
+        files = (inside(folder, f"{DATABASE}{ending}") for ending in ("", "-journal", "-wal", "-shm"))
+        self.path, self._journal, *_ = files
 
     def record(self, *actions: Action) -> int:
         """Write actions down, all or none; those that are there already are left as they are.
@@ -191,6 +195,7 @@ class Decisions:
     def _opened(self, *, writing: bool = False) -> Iterator[sqlite3.Connection]:
         # Opened for writing even to read: what a killed process left half-done is put right first.
         mode = "rwc" if writing else "rw"
+        self._check_journal()
         try:
             address = f"{self.path.absolute().as_uri()}?mode={mode}"
             with closing(sqlite3.connect(address, uri=True, timeout=PATIENCE, isolation_level=None)) as database:
@@ -207,6 +212,13 @@ class Decisions:
         except sqlite3.Error as error:
             doing = "written" if writing else "read"
             raise RunError(f"{self.path} cannot be {doing}: {error}; {_way_out(error)}") from error
+
+    def _check_journal(self) -> None:
+        """Refuse a journal that leads SQLite out of the folder."""
+        with suppress(FileNotFoundError, IsADirectoryError), self._journal.open("rb") as file:
+            file.seek(-min(len(_NAMES_A_FILE), self._journal.stat().st_size), os.SEEK_END)
+            if file.read() == _NAMES_A_FILE:
+                raise RunError(f"{self._journal} names another file, and was not left by stepe; remove it")
 
 
 def _way_out(error: sqlite3.Error) -> str:

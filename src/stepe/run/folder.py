@@ -110,7 +110,8 @@ class RunFolder:
 
         self.check_finished()
         try:
-            samples = pd.read_parquet(self.file("samples.parquet"))
+            with self.file("samples.parquet").open("rb") as file:  # a folder of that name could hold links
+                samples = pd.read_parquet(file)
         except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
             raise RunError(f"{self.path / 'samples.parquet'} cannot be read ({error}); make the run again") from error
         decided = self.decisions.current()

@@ -7,7 +7,7 @@ lies below the folder that the command runs in, and where the user agrees. A pat
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,8 +28,10 @@ def remember(folder: Path) -> None:
 
 def check_paths(folder: Path, named: Mapping[str, Iterable[Path]], trust: Trust) -> None:
     """Refuse to follow the paths of a run that was made elsewhere, by what they are, unless the user agrees."""
-    outside = [f"{what} {str(path)!r}" for what, paths in named.items() for path in paths if _is_outside(path)]
-    if trust is True or not outside or _made_here(folder):
+    if trust is True or _made_here(folder):
+        return
+    outside = [f"{what} {str(out)!r}" for what, paths in named.items() for path in paths for out in _outside(path)]
+    if not outside:
         return
     said = f"{folder} was not made here, and names what lies outside of {Path.cwd()}: {', '.join(outside)}"
     if not (trust and trust(said)):
@@ -42,6 +44,16 @@ def local_paths(text: str) -> list[Path]:
     return [path for path in found if _exists(path)]
 
 
+def _outside(path: Path) -> Iterator[Path]:
+    """A path that leads out of the working folder; of a folder in it, the links that do."""
+    if _leads_out(path):
+        yield path
+        return
+    for parent, folders, files in os.walk(path):
+        links = (link for name in (*folders, *files) if (link := Path(parent, name)).is_symlink())
+        yield from filter(_leads_out, links)
+
+
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
@@ -49,7 +61,7 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _is_outside(path: Path) -> bool:
+def _leads_out(path: Path) -> bool:
     """Whether a path leads out of the working folder; from a home folder or above it, everything does."""
     try:
         here, home = Path.cwd(), Path("~").expanduser().resolve()

@@ -196,7 +196,12 @@ class RememberedId:
 
 
 def _tensorboard(where: str | None, run: Path, method: str) -> Tracker:
-    return TensorBoard(inside(run, "tensorboard", method) if where is None else Path(where) / run.name / method)
+    if where is not None:
+        return TensorBoard(Path(where) / run.name / method)
+    folder = inside(run, "tensorboard", method)
+    for path in folder.glob("*"):  # which TensorBoard would read
+        inside(folder, path.name)
+    return TensorBoard(folder)
 
 
 def _wandb(where: str | None, run: Path, method: str) -> Tracker:
