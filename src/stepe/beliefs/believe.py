@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from stepe.beliefs.noise_model import Floats, Labels, NoiseModel, undone
 
@@ -42,7 +43,13 @@ class Verdict:
         return float(1 - self.p_right.mean())
 
 
-def believe(labels: Labels, looks: Sequence[Floats], *, evidence: float = 1.0) -> Verdict:
+def believe(
+    labels: Labels,
+    looks: Sequence[Floats],
+    *,
+    evidence: float = 1.0,
+    trusted: npt.NDArray[np.bool_] | None = None,
+) -> Verdict:
     """Believe what follows from guesses about labels.
 
     Args:
@@ -51,6 +58,7 @@ def believe(labels: Labels, looks: Sequence[Floats], *, evidence: float = 1.0) -
             ones before called wrong.
         evidence: how much a label says for itself (tau). 1 where classes overlap, so that a label is a fair draw among
             the classes that a guess allows; .5 where an expert could always tell and people erred.
+        trusted: of each row, whether its label was checked: it is right.
     """
     last = NoiseModel.counted(labels, looks[-1])
     first = last if len(looks) == 1 else NoiseModel.counted(labels, looks[0])
@@ -65,6 +73,8 @@ def believe(labels: Labels, looks: Sequence[Floats], *, evidence: float = 1.0) -
     pooled = np.maximum(counted, TINY) ** structure * alike ** (1 - structure)
     posterior = _posterior(guess, pooled, evidence)
     p_right = posterior[rows, labels].copy()
+    if trusted is not None:
+        p_right[trusted] = 1
     posterior[rows, labels] = -1
     suggestion = posterior.argmax(1)
     return Verdict(p_right, suggestion, posterior[rows, suggestion], last.matrix, structure)
