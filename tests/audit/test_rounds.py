@@ -72,7 +72,7 @@ def test_each_round_leaves_out_what_seemed_wrong_after_the_one_before(made):
     )
     for round in rounds[1:]:
         assert (labels != truth)[~round.kept].mean() > 0.8
-        assert (~round.kept).mean() == pytest.approx(0.2, abs=0.06)
+        assert (~round.kept).mean() == pytest.approx(0.22, abs=0.06)
 
 
 def test_no_more_is_left_out_than_allowed_nor_of_a_class_nor_what_was_checked(made):

@@ -1,4 +1,4 @@
-"""The rounds of an audit: look, believe, drop what is more likely wrong than right, and look again without it."""
+"""The rounds of an audit: look, believe, drop the doubtful labels, and look again without them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ Bools = npt.NDArray[np.bool_]
 ROUNDS = 3
 MIN_KEEP = 0.5
 """share of every class that is never dropped: of a rare one, hardly recognised at first, all would go"""
-DOUBTED = 0.5
-"""labels less likely to be right than this are dropped in the next round"""
+DOUBTED = 0.7
+"""labels less likely to be right than this are dropped in the next round: more than are wrong, for dropping is no advice"""
 
 
 @dataclass(frozen=True)
