@@ -18,7 +18,7 @@ ROUNDS = 3
 MIN_KEEP = 0.5
 """share of every class that is never dropped: of a rare one, hardly recognised at first, all would go"""
 DOUBTED = 0.7
-"""labels less likely to be right than this are dropped in the next round: more than are wrong, for dropping is no advice"""
+"""labels less likely to be right than this are dropped in the next round: more than are wrong, as in Step-E"""
 
 
 @dataclass(frozen=True)
