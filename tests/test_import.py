@@ -40,6 +40,18 @@ def test_the_reproduction_of_the_paper_is_not_loaded_with_what_users_of_their_ow
     assert ("stepe.training.fit" in loaded) == (command != "--help")
 
 
+@pytest.mark.parametrize("command", ["--help", "clean --help", "clean digits --no-such-option"])
+def test_help_and_mistakes_load_nothing_that_trains(command):
+    code = (
+        f"import sys; from stepe.cli import main; sys.argv = ['stepe', *{command!r}.split()]\n"
+        "try: main()\n"
+        "except SystemExit: pass"
+    )
+    loaded = loaded_after(code)
+    assert "stepe.app.clean" in loaded
+    assert not loaded & {"torch", "sklearn", "pandas"}
+
+
 def test_a_whole_run_needs_no_more():
     code = (
         "import torch, stepe\n"

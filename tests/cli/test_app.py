@@ -131,7 +131,7 @@ def test_the_help_of_clean_mentions_every_method_option_and_default(call, monkey
         assert option in text
     for option in ("--compare", "--no-compare", "--resume", "--quiet", "--json", "--min-keep"):
         assert option in text
-    for default in ("step-e", "symmetric:0.4 by default", "60 by default", "a sixth", "min(0.5, rate + 0.05)"):
+    for default in ("step-e", "symmetric:0.4 for bundled data", "20 to 60", "a sixth", "min(0.5, rate + 0.05)"):
         assert default in text
     for default in ("[default: 0]", "runs/DATA-N", "[default: auto]", "on for bundled data"):
         assert default in text
@@ -276,6 +276,11 @@ MISTAKES = {
     "another kind of file": ("clean taken/text.txt", "is not a kind of data that can be read"),
     "damaged file": ("clean broken.npz", "broken.npz cannot be read as an npz file"),
     "unknown option": ("clean digits --speed 9", "No such option"),
+    "option that resembles another": (
+        "clean digits --roh-max 0.2",
+        "(Possible options: --rho-max)",
+    ),
+    "command that resembles another": ("claen digits", "No such command 'claen'. Did you mean 'clean', 'cleaned'?"),
     "unknown command": ("wash digits", "No such command 'wash'"),
     "too many words": ("clean digits twice", "unexpected extra argument"),
     "report of nothing": ("report nowhere", "nowhere is not a run folder (no config.json)"),

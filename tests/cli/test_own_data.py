@@ -59,9 +59,9 @@ def test_what_a_person_should_know_is_said_on_standard_error(call):
     [
         ("clean films.csv", "say which column of films holds the labels, with --label; it has nr, review"),
         ("clean films.csv --label star", "films has no column 'star' for --label"),
-        ("clean films.csv --label stars --warmup soon", "--warmup is 'soon'; give a number, or auto"),
+        ("clean films.csv --label stars --warmup soon", "--warmup is 'soon'; give a whole number, or auto"),
         ("clean films.csv --label stars --text review --model timm:x", "model 'timm:x' is for images, and the data is"),
-        ("clean films.csv --label stars --image-size 1", "Invalid value for '--image-size'"),
+        ("clean films.csv --label stars --image-size 1", "image_size is 1; it must be a whole number, at least 8"),
         ("clean films.csv --label stars --text stars", "column 'stars' holds the labels; --text needs another one"),
         ("clean films.csv --label stars --trusted stars", "column 'stars' holds the labels; --trusted needs another"),
         ("predict nowhere films.csv", "nowhere is not a run folder"),

@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 
 from stepe.errors import InputError
-from stepe.training.environment import describe_environment
 
 if TYPE_CHECKING:
     from stepe.models.resnet import Stem
@@ -29,6 +28,7 @@ def bench(
     from stepe.files import write_text
     from stepe.reproduction.bench import Setting, measure
     from stepe.training.building import engine_class, find_device
+    from stepe.training.environment import describe_environment
 
     found = find_device(device)
     setting = Setting(

@@ -1,15 +1,38 @@
-"""One sample's story, told in a terminal."""
+"""``stepe explain``: one sample's story, told in a terminal."""
 
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 from rich.console import Console
 from rich.text import Text
 
-from stepe.run.story import Story
+from stepe.cli.runs import RunArgument, open_run
+
+if TYPE_CHECKING:
+    from stepe.run.story import Story
 
 BARS = "▁▂▃▄▅▆▇█"
 KEPT, DROPPED, UNSEEN = "·", "x", " "
 
 
-def show(story: Story, console: Console) -> None:
+def explain(
+    run: RunArgument,
+    sample_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the sample, as in issues.csv.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the story as JSON.")] = False,
+) -> None:
+    """Tell one sample's story: its loss by epoch, when it was dropped and came back, what the model thinks it is."""
+    from stepe.run.story import tell
+
+    story = tell(open_run(run), sample_id)
+    if as_json:
+        sample = {key: value.item() if hasattr(value, "item") else value for key, value in story.sample.items()}
+        typer.echo(json.dumps({"sample": sample, "epochs": story.entries}, default=str))
+        return
+    show(story, Console(emoji=False))
+
+
+def show(story: "Story", console: Console) -> None:
     """Print what is known about a sample, its losses as a small chart, and what became of it."""
     sample = story.sample
     given, suggested = sample["given_label"], sample["suggested_label"]

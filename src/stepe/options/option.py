@@ -78,6 +78,11 @@ class Declared:
         return float if float in self.kinds else int if int in self.kinds else None
 
     @property
+    def is_switch(self) -> bool:
+        """Whether it is a matter of yes or no."""
+        return bool in self.kinds
+
+    @property
     def flag(self) -> str:
         """Its name on the command line."""
         return f"--{self.name.replace('_', '-')}"

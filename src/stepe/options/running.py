@@ -80,7 +80,7 @@ Noise = Annotated[
         "Noise to plant: symmetric, asymmetric, instance or outliers, as in symmetric:0.4; or none.",
         EXPERIMENT,
         metavar="KIND:RATE",
-        default="symmetric:0.4 by default for bundled data, which is clean; none for your own",
+        default="symmetric:0.4 for bundled data, which is clean; none for your own",
     ),
 ]
 Compare = Annotated[
