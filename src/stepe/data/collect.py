@@ -186,6 +186,8 @@ def from_frame(
     folder: Path | None = None,
 ) -> Collection:
     """A table, of which named columns are the labels and the inputs."""
+    _check_names(frame, name)
+    frame = frame.rename(columns=str)
     _check_frame(frame, name, layout, labelled=labelled)
     kind = layout.inputs_kind
     labels = _column(frame, layout.label) if labelled else None
@@ -225,18 +227,21 @@ def _trusted(cells: list[str], layout: Layout, name: str, say: Say) -> list[bool
     return [word in YES for word in words]
 
 
-def _check_frame(frame: "pd.DataFrame", name: str, layout: Layout, *, labelled: bool) -> None:
-    if not len(frame):
-        raise InputError(f"{name} has no rows; there is nothing to train on")
+def _check_names(frame: "pd.DataFrame", name: str) -> None:
     if frame.columns.nlevels > 1:
         raise InputError(f"the columns of {name} have {frame.columns.nlevels} names each; give each one, as text")
     names = [str(column) for column in frame.columns]
-    for found in names:
-        check_writable(f"a column of {name}", found)
-    if twice := [found for found, count in Counter(names).items() if count > 1]:
+    for column in names:
+        check_writable(f"a column of {name}", column)
+    if twice := [column for column, count in Counter(names).items() if count > 1]:
         raise InputError(f"{name} has more than one column {twice[0]!r}; give each a name of its own")
+
+
+def _check_frame(frame: "pd.DataFrame", name: str, layout: Layout, *, labelled: bool) -> None:
+    if not len(frame):
+        raise InputError(f"{name} has no rows; there is nothing to train on")
     if labelled and layout.label is None:
-        there = ", ".join(str(column) for column in list(frame.columns)[:20])
+        there = ", ".join(frame.columns[:20])
         raise InputError(f"say which column of {name} holds the labels, with --label; it has {there}")
     for option, column in {"--text": layout.text, "--image": layout.image, "--trusted": layout.trusted}.items():
         if labelled and column is not None and column == layout.label:
@@ -287,7 +292,7 @@ def _inputs(
     if not labelled:
         return frame, list(range(len(frame)))
     roles = (layout.label, layout.id, layout.trusted, layout.split_by)
-    marks = [column for column in frame.columns if OUR_MARKS.fullmatch(str(column))]
+    marks = [column for column in frame.columns if OUR_MARKS.fullmatch(column)]
     if marks:
         say(f"columns {', '.join(marks)} are marks of an earlier run and are left out")
     inputs = frame.drop(columns=[*(column for column in roles if column is not None), *marks])
@@ -304,7 +309,7 @@ def _originals(frame: "pd.DataFrame", found: Collection, layout: Layout) -> Orig
     """Texts as they are; of other tables every cell that is no label, id or feature, learned from or not."""
     if found.kind == "text":
         return Originals(texts=found.inputs)
-    hidden = {layout.label, layout.id, *(column for column in frame.columns if OUR_MARKS.fullmatch(str(column)))}
+    hidden = {layout.label, layout.id, *(column for column in frame.columns if OUR_MARKS.fullmatch(column))}
     if found.kind == "features":
         hidden |= set(table.expand_features(frame, layout.features or (), found.name))
     shown = [column for column in frame.columns if column not in hidden]

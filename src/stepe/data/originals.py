@@ -58,6 +58,6 @@ def _thumbnail(picture: Picture) -> bytes | None:
 def _cells(table: "pd.DataFrame", row: int) -> dict[str, str]:
     shown = table.columns[:CELLS]
     return {
-        shortened(str(column), CELL): shortened(as_text(cell), CELL)
+        shortened(column, CELL): shortened(as_text(cell), CELL)
         for column, cell in zip(shown, table.iloc[row, :CELLS], strict=True)
     }

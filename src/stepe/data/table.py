@@ -143,7 +143,7 @@ def without_ids_and_leaks(table: "pd.DataFrame", labels: Sequence[str]) -> tuple
         texts = cells(table[column])
         if _one_to_one(texts, labels):
             told.append(f"column {column!r} says the same as the labels in other words and is left out")
-        elif not _is_id(str(column), table[column], texts):
+        elif not _is_id(column, table[column], texts):
             continue
         elif _is_prose(texts):
             told.append(f"column {column!r} looks like text and is left out; to learn from it, say --text {column}")

@@ -91,7 +91,9 @@ class Declared:
     def expected(self) -> str:
         """The values it takes, as an error names them."""
         if self.number is None:
-            return f"choose one of {', '.join(self.words)}" if self.words else "it must be True or False"
+            if self.words:
+                return f"choose one of {', '.join(self.words)}"
+            return "it must be a text" if str in self.kinds else "it must be True or False"
         whole, limits = self.number is int, self.option.range
         kind = "a whole number" if whole else "a share" if limits == "in [0, 1]" else "a number"
         limits = f"{' ' if limits.startswith('in') else ', '}{limits}" if limits else ""
@@ -114,7 +116,7 @@ class Declared:
         if self.number is not None and isinstance(value, Real) and not is_bool:
             return (self.number is float or isinstance(value, Integral)) and self.option.holds(value)
         # Other types, such as functions or tables, are looked at by who uses them.
-        checked = {float, int, bool, types.NoneType, *self.words}
+        checked = {float, int, bool, str, types.NoneType, *self.words}
         return (is_bool and bool in kinds) or not set(kinds) <= checked
 
     def canonical(self, value: Any) -> Any:

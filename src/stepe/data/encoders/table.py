@@ -66,7 +66,6 @@ class TableEncoder:
 
     def encode(self, inputs: "pd.DataFrame") -> Array:
         """A row of floats for each row; codes are whole numbers, exact in a float."""
-        inputs = inputs.rename(columns=str)
         if missing := [column.name for column in self.columns if column.name not in inputs.columns]:
             raise InputError(f"the table has no column {', '.join(map(repr, missing))}, which the model was trained on")
         numbers: list[npt.NDArray[np.float32]] = []
