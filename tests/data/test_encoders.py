@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.feature_extraction.text import TfidfTransformer
 
 from stepe import InputError, RunError
 from stepe.data.columns import column_type
@@ -126,6 +127,39 @@ def test_numbers_come_first_and_codes_last(frame):
     assert x[2, 0] == 0
     assert np.abs(x[:, :7]).max() <= 1
     assert again(encoder) == encoder
+
+
+def test_a_table_is_spread_into_its_own_numbers_and_a_column_for_each_category():
+    table = pd.DataFrame(
+        {
+            "price": ["3", "", "12.5", "7", "1000"],
+            "colour": ["red", "blue", "red", "", "blue"],
+            "count": [1, 2, 2, 4, 5],
+        }
+    )
+    encoder = TableEncoder.fit(table)
+    spread = encoder.spread(encoder.encode(table))
+    assert spread[:, 0] == pytest.approx([3, 9.75, 12.5, 7, 1000])  # the median where none is given
+    assert spread[:, 1].tolist() == [0, 1, 0, 0, 0]
+    by_name = dict(zip(encoder.columns[1].categories, spread.T[2:4].tolist(), strict=True))
+    assert by_name == {"red": [1, 0, 1, 0, 0], "blue": [0, 1, 0, 0, 1]}
+    assert spread[:, 4] == pytest.approx([1, 2, 2, 4, 5])
+    later = pd.DataFrame({"price": ["5000"], "colour": ["green"], "count": [3]})
+    assert encoder.spread(encoder.encode(later))[0] == pytest.approx([1000, 0, 0, 0, 3])
+
+
+def test_texts_are_weighted_as_scikit_learn_weights_them():
+    texts = ["a red apple", "a green apple", "a red car in the rain", ""]
+    encoder = TextEncoder.fit(texts)
+    encoded = encoder.encode(texts)
+    rows, idf = encoder.weighted(encoded)
+    counts = np.zeros((4, len(encoder.buckets)))
+    for row, numbers in enumerate(encoded):
+        counts[row, numbers[numbers > 0] - 1] = 1
+    assert rows.toarray() == pytest.approx(TfidfTransformer().fit_transform(counts).toarray())
+    again, _ = encoder.weighted(encoded[:1], idf)
+    assert again.toarray() == pytest.approx(rows.toarray()[:1])
+    assert not rows.toarray()[3].any()
 
 
 def test_what_training_never_saw_is_encoded_all_the_same(frame):

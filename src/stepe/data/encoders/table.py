@@ -14,6 +14,8 @@ from stepe.options.layout import DataKind
 if TYPE_CHECKING:
     import pandas as pd
 
+Floats = npt.NDArray[np.float64]
+
 CATEGORIES = 1000
 QUANTILES = 101
 
@@ -85,6 +87,26 @@ class TableEncoder:
         if not numbers and not codes:
             return np.zeros((len(inputs), 0), dtype=np.float32)
         return np.stack([*numbers, *codes], axis=1)
+
+    def spread(self, encoded: Array) -> Floats:
+        """What was encoded, for those who take numbers alone: numbers in their own units, a column for each category.
+
+        A missing number is the median. Values beyond those that the encoder was fitted on are the nearest of them.
+        """
+        parts: list[Floats] = []
+        place, code = 0, self.numbers
+        for column in self.columns:
+            for quantiles in column.quantiles:
+                steps = np.linspace(-1, 1, len(quantiles))
+                parts.append(np.interp(encoded[:, place], steps, quantiles)[:, None])
+                place += 1
+            if column.gaps:
+                parts.append(encoded[:, place, None].astype(np.float64))
+                place += 1
+            if column.type == "category":
+                parts.append((encoded[:, code, None] == 1 + np.arange(len(column.categories))).astype(np.float64))
+                code += 1
+        return np.hstack(parts) if parts else np.zeros((len(encoded), 0))
 
 
 def _fit_column(name: str, values: "pd.Series[Any]") -> ColumnCode | None:

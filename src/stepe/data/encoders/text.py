@@ -3,13 +3,18 @@
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from stepe.data.encoders.base import Array
 from stepe.options.layout import DataKind
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+Floats = npt.NDArray[np.float64]
 
 TEXT_LIMIT = 20_000
 """characters of a text that are read"""
@@ -73,6 +78,22 @@ class TextEncoder:
             encoded[start + text[fits], place[fits]] = number[bucket[fits]]
             start += size
         return encoded
+
+    def weighted(self, encoded: Array, idf: Floats | None = None) -> "tuple[csr_matrix, Floats]":
+        """What was encoded as sparse rows of length 1, a column for each n-gram, rare ones weighing more (TF-IDF).
+
+        ``idf`` are the weights; by default, and returned, those of these texts.
+        """
+        from scipy.sparse import csr_matrix
+
+        text, place = np.nonzero(encoded)
+        number = encoded[text, place] - 1
+        if idf is None:
+            idf = np.log((1 + len(encoded)) / (1 + np.bincount(number, minlength=len(self.buckets)))) + 1
+        values = idf[number]
+        length = np.sqrt(np.bincount(text, weights=values * values, minlength=len(encoded)))
+        shape = (len(encoded), len(self.buckets))
+        return csr_matrix((values / length[text], (text, number)), shape=shape), idf
 
 
 def _grams(texts: Sequence[str]) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
