@@ -6,7 +6,7 @@ ARGS =
 # They would let packages from elsewhere stand in for those of .venv.
 unexport PYTHONHOME PYTHONPATH
 
-.PHONY: help demo test lint format clean-venv
+.PHONY: help demo test lint format docs clean-venv
 .NOTPARALLEL:
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo 'make test         lint, type check and tests (ARGS="-k name" goes to pytest)'
 	@echo 'make lint         lint and type check alone'
 	@echo 'make format       put the code into its standard form'
+	@echo 'make docs         write docs/options.md from the signatures that declare the options'
 	@echo 'make clean-venv   remove .venv'
 	@echo 'PYTHON=/path/to/python3 chooses the Python (3.11 or newer) that .venv is made with.'
 
@@ -34,6 +35,10 @@ format:
 	@sh tools/setup.sh dev
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+docs:
+	@sh tools/setup.sh core
+	$(PY) tools/options_page.py
 
 clean-venv:
 	rm -rf .venv .venv.previous

@@ -30,6 +30,12 @@ def test_documents_show_the_tables_of_the_benchmarks_as_measured(name, document)
     assert benchmark.table(rows) in (ROOT / document).read_text(encoding="utf-8")
 
 
+def test_the_reference_of_the_options_is_as_the_signatures_declare_them(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    page = importlib.import_module("options_page")
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(), "run: make docs"
+
+
 def test_how_well_the_noise_rate_is_found_out_is_shown_as_measured(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     benchmark = importlib.import_module("noise_rate")

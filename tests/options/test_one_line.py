@@ -69,3 +69,5 @@ def test_an_option_that_is_added_to_the_signature_is_found_everywhere(changed, t
     assert json.loads(Path("run/config.json").read_text())["options"]["depth"] == 5
     assert again.code == 0
     assert "depth was 5, not 'auto'" in other.err
+    page = python(changed, str(Path(__file__).parents[2] / "tools" / "options_page.py"), "--print")
+    assert "| `depth` | a whole number, at least 1, or 'auto' | 3 | How deep. |" in page

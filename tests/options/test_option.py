@@ -121,6 +121,23 @@ def test_a_range_is_said_in_words(limits, told):
     assert options_of(made)["x"].expected == told
 
 
+@pytest.mark.parametrize(
+    ("name", "takes", "without"),
+    [
+        ("data", "a text", ""),
+        ("share", "a number in [0, 1)", "0.5"),
+        ("length", "a whole number, at least 1, or 'auto'", "as long as it takes"),
+        ("word", "one of up, down", "up"),
+        ("sure", "True or False", ""),
+        ("rate", "a number in [0, 1)", ""),
+        ("shape", "a text", "line"),
+    ],
+)
+def test_an_option_says_what_it_takes_and_what_is_taken_without_it(name, takes, without):
+    option = options_of(work)[name]
+    assert (option.takes, option.without) == (takes, without)
+
+
 def test_an_unknown_name_is_told_which_ones_it_resembles():
     with pytest.raises(InputError, match="work has no option 'lenght'; did you mean length"):
         work("x", lenght=3)

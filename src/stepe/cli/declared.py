@@ -66,13 +66,6 @@ def _parameter(option: Declared, others: dict[str, Declared]) -> inspect.Paramet
 
 def _in_words(option: Declared, others: dict[str, Declared]) -> str:
     """What an option does, with its default; others are named as they are typed."""
-    default = option.option.default or _written(option.default)
-    told = option.option.help + (f" [default: {default}]" if default else "")
+    told = option.option.help + (f" [default: {option.without}]" if option.without else "")
     named = re.sub("`(.+?)`", lambda name: others[name[1]].flag if name[1] in others else name[1], told)
     return escape(named)
-
-
-def _written(value: Any) -> str:
-    if value is None or value is False or value == ():
-        return ""
-    return f"{value:g}" if isinstance(value, float) else str(value)

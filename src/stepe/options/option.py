@@ -3,7 +3,7 @@
 import inspect
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
@@ -88,16 +88,28 @@ class Declared:
         return f"--{self.name.replace('_', '-')}"
 
     @property
-    def expected(self) -> str:
-        """The values it takes, as an error names them."""
+    def takes(self) -> str:
+        """The values it takes, in words."""
         if self.number is None:
-            if self.words:
-                return f"choose one of {', '.join(self.words)}"
-            return "it must be a text" if str in self.kinds else "it must be True or False"
+            several = ", or several" if Sequence[str] in self.kinds else ""
+            named = f"one of {', '.join(self.words)}" if self.words else f"a text{several}"
+            return "True or False" if self.is_switch else named
         whole, limits = self.number is int, self.option.range
         kind = "a whole number" if whole else "a share" if limits == "in [0, 1]" else "a number"
         limits = f"{' ' if limits.startswith('in') else ', '}{limits}" if limits else ""
-        return f"it must be {kind}{limits}" + "".join(f", or {word!r}" for word in self.words)
+        return f"{kind}{limits}" + "".join(f", or {word!r}" for word in self.words)
+
+    @property
+    def expected(self) -> str:
+        """The values it takes, as an error names them."""
+        return f"choose {self.takes}" if self.takes.startswith("one of") else f"it must be {self.takes}"
+
+    @property
+    def without(self) -> str:
+        """What is taken where it is left out, in words; empty where it is then as if there were no such option."""
+        if self.default is None or self.default is False or self.default == ():
+            return self.option.default or ""
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
 
     def check(self, value: Any) -> None:
         """Refuse a value that the declaration does not allow."""
