@@ -34,8 +34,9 @@ from stepe.files import write_text
 from stepe.reproduction.grid import IDENTITY, SEEDS, TIMED_SEED, Cell
 from stepe.reproduction.runner import Bench, carry_out, job_of, warm_up
 from stepe.samples.strong import Strong
-from stepe.training.building import Row, Silent, Training
+from stepe.training.building import Silent, Training
 from stepe.training.environment import describe_environment
+from stepe.training.session import Row
 
 HOLD_OUT: dict[str, Any] = {"held_out": 0.1}
 SCREENED_EPOCHS = 40

@@ -1,6 +1,7 @@
 """What stands in for a kill in the tests of resuming."""
 
-from stepe.training.building import Row, Silent, Training
+from stepe.training.building import Silent, Training
+from stepe.training.session import Row
 
 
 class StopHereError(Exception):

@@ -26,7 +26,8 @@ from stepe.methods import METHODS, Method, Task, make_method
 from stepe.samples.augmentation import CropFlip
 from stepe.samples.samples import Augment, TensorSamples
 from stepe.samples.strong import Strong
-from stepe.training.building import Result, Row, Silent, Training
+from stepe.training.building import Result, Silent, Training
+from stepe.training.session import Row
 
 N, CLASSES, EPOCHS = 75, 3, 6
 ENGINES: dict[str, type[EagerEngine]] = {"eager": EagerEngine, "resident": ResidentEngine}

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
     ("name", "processes", "needs"),
     [
         ("torch_loop.py", 0, "torch"),
+        ("judge_loop.py", 0, "torch"),
         ("ddp_fit.py", 2, "torch"),
         ("ddp_loop.py", 2, "torch"),
         ("lightning_callback.py", 0, "lightning"),

@@ -16,7 +16,8 @@ import stepe
 from stepe.loop.randomness import Stream
 from stepe.loop.selection import select, soften
 from stepe.methods import METHODS, make_method
-from stepe.training.building import Result, Row, Silent, Training, find_device
+from stepe.training.building import Result, Silent, Training, find_device
+from stepe.training.session import Row
 
 DEVICE = "cuda"
 
@@ -207,10 +208,9 @@ def test_a_restored_state_goes_on_as_if_never_interrupted(method, blobs, bits):
     class Restore(Silent):
         def run_started(self, training: Training) -> None:
             saved.seek(0)
-            states, training.history = torch.load(saved, weights_only=True, map_location="cpu")
+            states, training.session.history = torch.load(saved, weights_only=True, map_location="cpu")
             for part, state in zip(parts(training), states, strict=True):
                 part.load_state_dict(state)
-            training.epoch = 2
 
     options = {"method": method, "deterministic": True}
     whole = fit(convolutional(), blobs.x, blobs.given, observers=(Save(),), **options)

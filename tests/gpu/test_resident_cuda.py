@@ -32,9 +32,10 @@ from stepe.models.resnet import resnet18
 from stepe.samples.augmentation import CropFlip, ResidentAugment
 from stepe.samples.samples import TensorSamples
 from stepe.samples.strong import Strong
-from stepe.training.building import Result, Row, Silent, Training, determinism, find_device
+from stepe.training.building import Result, Silent, Training, determinism, find_device
 from stepe.training.fit import Job, begin
 from stepe.training.fleet import run_together
+from stepe.training.session import Row
 
 DEVICE = "cuda"
 
@@ -603,10 +604,9 @@ def test_a_restored_state_goes_on_as_if_never_interrupted(variant, amp, pictures
     class Restore(Silent):
         def run_started(self, training: Training) -> None:
             saved.seek(0)
-            states, training.history = torch.load(saved, weights_only=True, map_location="cpu")
+            states, training.session.history = torch.load(saved, weights_only=True, map_location="cpu")
             for part, state in zip(parts(training), states, strict=True):
                 part.load_state_dict(state)
-            training.epoch = 2
 
     options: dict[str, Any] = {"amp": amp, "deterministic": True, "epochs": 5}
     whole = fit(network(), pictures, variant, observers=(Save(),), **options)

@@ -68,3 +68,8 @@ def assert_trained(counts: Tensor, kept: Tensor, length: str) -> None:
 def losses(model: nn.Module, batch: Any) -> Tensor:
     x, y = batch
     return F.cross_entropy(model(x), y, reduction="none")
+
+
+def untimed(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a history without what their epochs took."""
+    return [{name: value for name, value in row.items() if not name.endswith("seconds")} for row in history]

@@ -9,7 +9,20 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from shrinking import BATCH, EPOCHS, KEPT, SHRINKS, N, Recorded, assert_trained, clouds, network, probed_apart, sources
+from shrinking import (
+    BATCH,
+    EPOCHS,
+    KEPT,
+    SHRINKS,
+    N,
+    Recorded,
+    assert_trained,
+    clouds,
+    network,
+    probed_apart,
+    sources,
+    untimed,
+)
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -273,7 +286,7 @@ def test_a_run_goes_on_from_the_checkpoint_of_an_epoch(tmp_path, at_end_of_train
     fit = trainer(tmp_path, again, watch)
     fit.fit(module, again.loader(BATCH), validation(), ckpt_path=tmp_path / "epoch=2.ckpt", weights_only=True)
     assert [row["epoch"] for row in again.history] == list(range(EPOCHS))
-    assert again.history == cleaner.history
+    assert untimed(again.history) == untimed(cleaner.history)
     assert int(torch.stack(watch.counts).sum()) == (
         3 * N if length == "full" else sum(r["kept"] for r in again.history[3:])
     )

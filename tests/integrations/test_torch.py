@@ -16,6 +16,7 @@ from jittered import Jittered
 from stepe import InputError, RunError, StepE
 from stepe.beliefs.verdicts import COLUMNS
 from stepe.engine.rate import cosine
+from stepe.methods import StepEPlus
 
 EPOCHS, BATCH = 5, 16
 
@@ -324,7 +325,7 @@ def test_a_stream_and_a_loader_cannot_be_read_by_index(data):
         ({"ids": ["a"]}, "there are 1 ids for 97 samples"),
         ({"class_names": ["a"]}, "there are 1 class names for 3 classes"),
         ({"groups": [1, 2]}, "groups have shape"),
-        ({"method": "step-e-plus", "average": 1.0}, "weights are averaged by stepe.fit alone"),
+        ({"method": StepEPlus(average=1.0), "rho_max": None}, "weights are averaged by stepe.fit alone"),
     ],
 )
 def test_mistakes_are_refused_at_once(data, options, told):

@@ -482,9 +482,9 @@ class Shifted(Recorded):
     ("make", "told"),
     [
         (lambda data, cleaner: DataLoader(data, batch_size=10, shuffle=True), "shuffles, or has a sampler of its own"),
-        (lambda data, cleaner: cleaner.loader(BATCH), "shuffles, or has a sampler of its own"),
+        (lambda data, cleaner: cleaner.loader(BATCH), "has a batch sampler of its own (PlanSampler)"),
         (lambda data, cleaner: DataLoader(data, batch_size=10, drop_last=True), "drop_last=True and so leaves samples"),
-        (lambda data, cleaner: DataLoader(data, batch_size=None), "has a sampler of its own"),
+        (lambda data, cleaner: DataLoader(data, batch_size=None), "makes no batches (batch_size=None)"),
         (lambda data, cleaner: DataLoader(Subset(data, range(50))), "reads 50 samples of a Subset, the run has 97"),
         (lambda data, cleaner: DataLoader(Subset(data, range(N)[::-1])), "reads 97 samples of a Subset"),
         (lambda data, cleaner: DataLoader(Stream()), "reads a stream"),

@@ -16,7 +16,8 @@ from stepe.loop.labels import LARGE, kind_of, read_marks, with_residuals
 from stepe.loop.ledger import Observation
 from stepe.loop.task import Task
 from stepe.methods import METHODS
-from stepe.training.building import Row, Silent, Training
+from stepe.training.building import Silent, Training
+from stepe.training.session import Row
 
 HUBER = partial(F.huber_loss, reduction="none")
 N = 200

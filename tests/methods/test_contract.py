@@ -22,7 +22,8 @@ from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
 from stepe.methods import METHODS, Batch, Forward, Method, Task, make_method
 from stepe.samples.samples import TensorSamples
-from stepe.training.building import Result, Row, Silent, Training
+from stepe.training.building import Result, Silent, Training
+from stepe.training.session import Row
 
 EPOCHS = 6
 
@@ -303,11 +304,10 @@ class Restored(Silent):
 
     def run_started(self, training: Training) -> None:
         self.snapshot.content.seek(0)
-        states, training.history = torch.load(self.snapshot.content, weights_only=True)
+        states, training.session.history = torch.load(self.snapshot.content, weights_only=True)
         parts = (training.model, training.engine, training.method, training.ledger)
         for part, state in zip(parts, states, strict=True):
             part.load_state_dict(state)
-        training.epoch = self.snapshot.epoch
 
 
 def test_a_restored_state_goes_on_as_if_never_interrupted(variant, blobs, make_model, bits):

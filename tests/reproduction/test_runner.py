@@ -15,7 +15,8 @@ from stepe.reproduction import grid, runner
 from stepe.reproduction.grid import Cell
 from stepe.reproduction.runner import Bench, Loaded, Silent, carry_out, gather, job_of, warm_up
 from stepe.samples.augmentation import Normalised
-from stepe.training.building import Result, Row, Training
+from stepe.training.building import Result, Training
+from stepe.training.session import Row
 from tiny_cifar import make_sets
 
 CPU = torch.device("cpu")

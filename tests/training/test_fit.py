@@ -22,8 +22,9 @@ from stepe.loop.plan import Plan
 from stepe.loop.randomness import Stream
 from stepe.methods import METHODS, Method, SelfPaced, StepEPlus, StepwiseElimination, Truncation
 from stepe.samples.samples import DatasetSamples, TensorSamples
-from stepe.training.building import Result, Row, Training
+from stepe.training.building import Result, Training
 from stepe.training.fit import begin
+from stepe.training.session import Row
 
 
 def fit(model: nn.Module, data: Any, labels: Any = None, **options: Any) -> Result:

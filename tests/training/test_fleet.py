@@ -13,9 +13,10 @@ from stepe import InputError
 from stepe.engine.steps import Awaitable, Steps
 from stepe.methods import METHODS, make_method
 from stepe.training import fleet
-from stepe.training.building import Result, Row, Training
+from stepe.training.building import Result, Training
 from stepe.training.fit import Job, begin
 from stepe.training.fleet import run_together
+from stepe.training.session import Row
 
 CPU = torch.device("cpu")
 

@@ -13,7 +13,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import stepe
 from stepe import InputError, RunError
 from stepe.app.resume import resume
-from stepe.training.building import Row, Silent, Training
+from stepe.training.building import Silent, Training
+from stepe.training.session import Row, Session
 from stepe.training.trackers import MLflow, TensorBoard, Tracker, WandB, make_tracker
 
 EPOCHS = 6
@@ -136,7 +137,8 @@ def test_only_the_first_of_several_processes_sends(fit, monkeypatch, rank, sent)
     monkeypatch.setattr("stepe.training.trackers.dist.is_initialized", lambda: True)
     monkeypatch.setattr("stepe.training.trackers.dist.get_rank", lambda: rank)
     tracker = Sent()
-    tracker.run_started(replace(result.training, history=[]))
+    started = Session(result.training.task, result.training.method, result.ledger)
+    tracker.run_started(replace(result.training, session=started))
     for row in result.history:
         tracker.epoch_ended(result.training, row)
     tracker.run_ended(result)

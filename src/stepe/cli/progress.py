@@ -6,7 +6,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from stepe.training.building import Row, Silent, Training
+from stepe.training.building import Silent, Training
+from stepe.training.session import Row
 
 
 class Bars:

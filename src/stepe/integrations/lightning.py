@@ -18,8 +18,8 @@ from torch import Tensor
 
 from stepe.errors import InputError
 from stepe.integrations import missing
-from stepe.integrations.core import BatchForward, Probing
-from stepe.integrations.torch import PlannedLoader
+from stepe.integrations.loader import PlannedLoader
+from stepe.integrations.probing import BatchForward, Probing
 from stepe.integrations.torch import StepE as Cleaner
 
 try:
@@ -105,7 +105,7 @@ class StepE(L.Callback):
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Probe, select, and have the trainer count the batches anew."""
-        self.cleaner.begin_epoch(lambda epoch: self.cleaner.probe(pl_module, epoch, self._probing))
+        self.cleaner.open_epoch(lambda epoch: self.cleaner.probe(pl_module, epoch, self._probing))
         self._trained = 0
         self._count(trainer)
         assert self.cleaner.plan is not None

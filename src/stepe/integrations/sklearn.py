@@ -49,6 +49,7 @@ from stepe.training.fit import begin
 from stepe.training.judging.auto import AUTO
 from stepe.training.judging.folds import Folds
 from stepe.training.rounds import MEMORY, Floats, Member, Rounds
+from stepe.training.session import Session
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,7 +130,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         samples_: every row, in the same columns.
         noise_rate_: estimated share of wrong labels (``rate``, ``low``, ``high``); ``None`` where it was not estimated,
             for ``rho_max`` is a number and ``probe`` is in-sample.
-        history_: what happened, an entry an epoch (of the network).
+        history_: what happened, a row an epoch of the network, or a round (the first trains the first judges).
         network_: the trained network, in double precision on the CPU; ``None`` where there is an estimator.
         estimator_: the fitted clone, trained on what was kept; ``None`` where there is none.
     """
@@ -282,13 +283,12 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         own = {"warmup": 1, "schedule": schedule, "guess_memory": MEMORY}
         method = make_method(DEFAULT_METHOD["StepEClassifier(estimator)"], **self._method_options(), **own)
         assert isinstance(method, StepwiseElimination)
-        ledger = Ledger(task.n)
-        method.start(task, ledger)
+        session = Session(task, method, Ledger(task.n))
+        method.start(task, session.ledger)
         work = Rounds(self.estimator, x, y, self.classes_, weight, task.seed, self.n_jobs)
-        kept = work.run(method, task, ledger, folds)
-        self._member: Member = work.fit(kept.numpy())
-        self.estimator_, self.network_, self.history_ = self._member.estimator, None, []
-        return method, ledger
+        self._member: Member = work.fit(work.run(session, folds).numpy())
+        self.estimator_, self.network_, self.history_ = self._member.estimator, None, session.history
+        return method, session.ledger
 
     def _method_options(self) -> dict[str, Any]:
         rho_max = None if self.rho_max == "auto" and self.noise_rate is not None else self.rho_max

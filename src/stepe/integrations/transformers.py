@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 from stepe.engine.rate import TorchRate
 from stepe.errors import InputError
 from stepe.integrations import missing
-from stepe.integrations.core import BatchForward, Probing
+from stepe.integrations.probing import BatchForward, Probing
 from stepe.integrations.torch import StepE
 from stepe.loop.plan import batch_sizes
 from stepe.samples.samples import check_map_style
@@ -177,7 +177,7 @@ class StepETrainer(Trainer):
 
     def begin_epoch(self) -> None:
         """Probe and select."""
-        self._cleaner.begin_epoch(self._observe)
+        self._cleaner.open_epoch(self._observe)
 
     def last_word(self) -> None:
         """Probe the finished model."""

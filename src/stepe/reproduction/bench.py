@@ -17,9 +17,10 @@ from stepe.loop.randomness import Stream, seeded
 from stepe.methods import Plain
 from stepe.models.resnet import Stem, resnet18
 from stepe.samples.augmentation import CropFlip, Normalised
-from stepe.training.building import ENGINES, Row, Silent, Training
+from stepe.training.building import ENGINES, Silent, Training
 from stepe.training.fit import Job, begin
 from stepe.training.fleet import run_together
+from stepe.training.session import Row
 
 CLASSES = 100
 SIDE = 32

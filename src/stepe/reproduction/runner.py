@@ -27,10 +27,11 @@ from stepe.reproduction.grid import IDENTITY, METHODS, Cell
 from stepe.run.environment import commit
 from stepe.samples.augmentation import CropFlip, Normalised
 from stepe.training import checkpoint
-from stepe.training.building import Observer, Result, Row, Silent, Training
+from stepe.training.building import Observer, Result, Silent, Training
 from stepe.training.environment import describe_environment
 from stepe.training.fit import Job, begin
 from stepe.training.fleet import run_together
+from stepe.training.session import Row
 
 BATCH = 128
 PROBE_BATCH = 5000

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
@@ -28,12 +28,12 @@ from stepe.evidence.believe import training_table
 from stepe.files import plain
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.metrics import Truth, auroc, detection
-from stepe.loop.plan import Plan
 from stepe.methods import Criterion, Method, Task
 from stepe.run.record import Fit
 from stepe.samples.given_labels import as_tensor, label_tensor, read_labels
 from stepe.samples.samples import Samples, TensorSamples, as_samples
 from stepe.training.judging.base import Prober
+from stepe.training.session import Row, Session
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,17 +44,14 @@ ENGINES: dict[str, type[EagerEngine]] = {
     "compiled": CompiledEngine,
 }
 DIGESTED = 256
-Row = dict[str, Any]
-"""one line of the history"""
 
 
 @dataclass
 class Training:
     """A run in progress: everything a checkpoint holds."""
 
+    session: Session
     engine: EagerEngine
-    method: Method
-    ledger: Ledger
     prober: Prober
     config: Fit
     """what a resumed run must share with the run it continues"""
@@ -62,9 +59,26 @@ class Training:
     """what the classes are called in the issues"""
     names: Names
     """what the samples are called there"""
-    history: list[Row] = field(default_factory=list)
-    epoch: int = 0
-    """next epoch to run"""
+
+    @property
+    def method(self) -> Method:
+        """What decides who trains."""
+        return self.session.method
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is remembered per sample."""
+        return self.session.ledger
+
+    @property
+    def history(self) -> list[Row]:
+        """One row an epoch."""
+        return self.session.history
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is on, or comes next."""
+        return self.session.epoch
 
     @property
     def model(self) -> nn.Module:
@@ -83,10 +97,10 @@ class Training:
             return
         parts = {name: getattr(self, name) for name in ("model", "ledger", "engine", "method", "prober")}
         state = {name: part.state_dict() for name, part in parts.items()}
-        shared = ranks.share(plain(state | {"epoch": self.epoch, "history": self.history}))
+        shared = ranks.share(plain(state | {"history": self.history}))
         for name, part in parts.items():
             part.load_state_dict(shared[name])
-        self.epoch, self.history = shared["epoch"], shared["history"]
+        self.session.history = shared["history"]
 
 
 @dataclass(frozen=True)
@@ -315,13 +329,6 @@ def balanced_weight(labels: Tensor) -> Tensor:
     """
     counts = torch.bincount(labels)
     return (len(labels) / (counts > 0).sum() / counts[labels]).to(torch.float32)
-
-
-def weighted(plan: Plan, weight: Tensor | None) -> Plan:
-    """A plan whose samples count as much as their owner says, besides what the method says."""
-    if weight is None:
-        return plan
-    return replace(plan, weight=weight if plan.weight is None else plan.weight * weight.to(plan.weight.device))
 
 
 def check_class_names(class_names: Sequence[str] | None, classes: int) -> list[str]:

@@ -87,7 +87,7 @@ def _load(path: Path, training: Training) -> None:
     for name in PARTS:
         getattr(training, name).load_state_dict(state[name])
     progress = json.loads((path / "state.json").read_text(encoding="utf-8"))
-    training.epoch, training.history = progress["epoch"], progress["history"]
+    training.session.history = progress["history"]
 
 
 def _saved(folder: Path) -> list[Path]:

@@ -1,7 +1,6 @@
 """``fit``: the algorithm. Each epoch, probe if the method asks, plan, train as planned; write down what happened."""
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,10 +16,9 @@ from stepe.engine.rate import RateShape, cosine
 from stepe.engine.resident import ResidentEngine
 from stepe.engine.steps import Steps, exhaust
 from stepe.errors import InputError, RunError
-from stepe.loop.labels import with_residuals
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.metrics import Truth, accuracy, auroc, detection
-from stepe.loop.plan import Plan, batch_sizes
+from stepe.loop.plan import batch_sizes
 from stepe.loop.randomness import preserved
 from stepe.loop.ranks import Ranks
 from stepe.loop.schedule import check_epochs
@@ -50,7 +48,6 @@ from stepe.samples.samples import Augment, Samples, TensorSamples, as_samples, c
 from stepe.training.building import (
     Observer,
     Result,
-    Row,
     Training,
     check_amp,
     check_batch_size,
@@ -72,10 +69,10 @@ from stepe.training.building import (
     make_rate,
     place,
     summarise,
-    weighted,
 )
 from stepe.training.judging.choice import make_prober
 from stepe.training.judging.cross_fitted import lengthen_steps
+from stepe.training.session import Session, diverged
 
 if TYPE_CHECKING:
     from stepe.training.recorder import Recorder
@@ -333,7 +330,7 @@ def begin(
     prober = make_prober(probe, untrained, task, make_engine, runner)
     config = describe(method, task, runner, amp, deterministic)
     named = check_class_names(class_names, classes), check_ids(ids, len(samples))
-    training = Training(runner, method, ledger, prober, config, *named)
+    training = Training(Session(task, method, ledger), runner, prober, config, *named)
     if run is not None and ranks.is_first:
         from stepe.training.recorder import Recorder  # needs more than torch and numpy
 
@@ -353,55 +350,33 @@ def _run(
     observers: tuple[Observer, ...],
 ) -> Steps[Result]:
     """The paper's algorithm, top to bottom."""
-    engine, method, ledger, prober = training.engine, training.method, training.ledger, training.prober
+    session, engine, prober = training.session, training.engine, training.prober
+    method, ledger = session.method, session.ledger
     for observer in observers:
         observer.run_started(training)
     training.align()
 
-    while training.epoch < training.task.epochs:
-        epoch, started = training.epoch, time.perf_counter()
-        probed = method.wants_probe(epoch)
-        if probed:
+    while session.epoch < session.task.epochs:
+        if session.wants_probe():
             yield from _probe(training)
-        probe_seconds = time.perf_counter() - started
-
-        plan = weighted(method.plan(epoch, ledger), training.task.weight)
-        _check_plan(plan)
-        method.prepare(epoch)
-        yield from prober.settle(epoch, method)
-        turnover = ledger.record_selection(plan.kept)
+        plan = session.begin_epoch()
+        yield from prober.settle(session.epoch, method)
         yield from prober.train_steps(plan, method)
         train_loss = yield from engine.train_steps(plan, method)
         if not math.isfinite(train_loss):
-            raise RunError(_diverged(f"the training loss became {train_loss} in epoch {epoch}"))
+            raise RunError(diverged(f"the training loss became {train_loss} in epoch {session.epoch}"))
 
-        row: Row = {
-            "epoch": epoch,
-            "train_loss": train_loss,
-            "learning_rate": engine.learning_rate,
-            "probed": probed,
-            "drop_fraction": plan.drop_fraction,
-            "kept": int(plan.kept.sum()),
-            "dropped": int((~plan.kept).sum()),
-            **asdict(turnover),
-            "cut": plan.cut if math.isfinite(plan.cut) else None,
-            "nonfinite": plan.nonfinite,
-            "shortfall": plan.shortfall,
-            "seconds": time.perf_counter() - started,
-            "probe_seconds": probe_seconds,
-        }
+        row = session.end_epoch(train_loss=train_loss, learning_rate=engine.learning_rate)
         if truth is not None:
             row |= asdict(detection(ledger["dropped"].cpu(), truth.noisy))
-            row["auroc"] = auroc(method.scores(ledger).double().cpu(), truth.noisy) if probed else None
+            row["auroc"] = auroc(method.scores(ledger).double().cpu(), truth.noisy) if row["probed"] else None
         if test is not None:
             seen = engine.judge(*test)
             yield engine.mark()
-            if training.task.classes:
+            if session.task.classes:
                 row["test_accuracy"] = accuracy(_predictions(seen).cpu(), test[1])
             else:
                 row["test_loss"] = float(seen.loss.mean())
-        training.history.append(row)
-        training.epoch += 1
         for observer in observers:
             observer.epoch_ended(training, row)
 
@@ -416,20 +391,9 @@ def _run(
 
 
 def _probe(training: Training) -> Steps[None]:
-    method = training.method
-    seen = yield from training.prober.probe(training.epoch, method)
-    if not bool(torch.isfinite(seen.loss).any()):
-        raise RunError(_diverged(f"every loss is NaN or infinite before epoch {training.epoch}"))
-    method.observe(training.epoch, with_residuals(seen, training.task.labels), training.ledger)
-
-
-def _check_plan(plan: Plan) -> None:
-    if not bool((plan.kept if plan.trains is None else plan.trains).any()):
-        raise RunError(f"epoch {plan.epoch} would train on nothing; lower rho_max (it dropped everything)")
-
-
-def _diverged(what: str) -> str:
-    return f"{what}; lower the learning rate, or look for NaN and infinite values in the inputs"
+    session = training.session
+    seen = yield from training.prober.probe(session.epoch, session.method)
+    session.observe(session.epoch, seen)
 
 
 def _predictions(seen: Observation) -> Tensor:

@@ -30,8 +30,9 @@ from stepe.samples.samples import TensorSamples
 from stepe.tables.cells import escape_texts
 from stepe.tables.delimited import of_frame
 from stepe.training import checkpoint
-from stepe.training.building import Result, Row, Training
+from stepe.training.building import Result, Training
 from stepe.training.environment import describe_environment
+from stepe.training.session import Row
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -16,10 +16,9 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from torch import Tensor
 
-from stepe.loop.ledger import Ledger, Observation
-from stepe.loop.task import Task
-from stepe.methods.step_e import StepwiseElimination
+from stepe.loop.ledger import Observation
 from stepe.training.judging.folds import Dealt, Folds
+from stepe.training.session import Session
 
 Floats = npt.NDArray[np.float64]
 
@@ -55,16 +54,18 @@ class Rounds:
     seed: int
     n_jobs: int | None = None
 
-    def run(self, method: StepwiseElimination, task: Task, ledger: Ledger, folds: Folds) -> Tensor:
-        """Judge and select, round by round; returns what is kept in the end. The task has one epoch more than rounds:
-        its first trains the first judges, its last the final estimator.
+    def run(self, session: Session, folds: Folds) -> Tensor:
+        """Judge and select, round by round; returns what is kept in the end. The session has one epoch more than
+        rounds: its first trains the first judges, its last the final estimator.
         """
+        task = session.task
         dealt = Dealt.by(folds, task.labels, task.classes, task.seed)
         kept = torch.ones(task.n, dtype=torch.bool)
-        for number in range(1, task.epochs):
-            method.observe(number, self._probe(kept, dealt), ledger)
-            kept = method.plan(number, ledger).kept
-            ledger.record_selection(kept)
+        while session.epoch < task.epochs:
+            if session.wants_probe():
+                session.observe(session.epoch, self._probe(kept, dealt))
+            kept = session.begin_epoch().kept
+            session.end_epoch()
         return kept
 
     def _probe(self, kept: Tensor, dealt: Dealt) -> Observation:

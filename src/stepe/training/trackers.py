@@ -21,7 +21,8 @@ import torch.distributed as dist
 
 from stepe.errors import InputError
 from stepe.files import inside, plain, reporting, write_text
-from stepe.training.building import Result, Row, Silent, Training
+from stepe.training.building import Result, Silent, Training
+from stepe.training.session import Row
 
 EVERY_EPOCH = "train_loss"
 """a number that every line has"""

@@ -15,11 +15,12 @@ from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.probe import judged
 from stepe.methods.step_e_plus.method import StepEPlus
 from stepe.samples.samples import TensorSamples
-from stepe.training.building import Row, Silent, Training
+from stepe.training.building import Silent, Training
 from stepe.training.judging import auto
 from stepe.training.judging.auto import AutoProber, learned_by_heart
 from stepe.training.judging.cross_fitted import CrossFittedProber, lengthen_steps
 from stepe.training.judging.folds import Folds
+from stepe.training.session import Row
 
 CROSS = {"epochs": 4, "warmup": 1, "rho_max": 0.3, "batch_size": 16, "device": "cpu", "probe": "cross:3x2"}
 

@@ -10,8 +10,8 @@ from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.ranks import Ranks
 
 
-class Heard:
-    """What the training batches of an epoch said, by sample index."""
+class TrainingLosses:
+    """What the batches of an epoch told of their samples, by sample index."""
 
     def __init__(self) -> None:
         self._index: list[Tensor] = []
@@ -24,11 +24,11 @@ class Heard:
         self._columns.append(columns)
 
     def empty(self) -> bool:
-        """Whether nothing was heard."""
+        """Whether no batch came."""
         return not self._index
 
     def observation(self, ledger: Ledger) -> Observation:
-        """What was heard on all ranks; a sample that did not come is as it was."""
+        """What all ranks were told; a sample that did not come is as it was."""
         known = {
             "loss": "loss",
             "prediction": "prediction",
@@ -40,14 +40,14 @@ class Heard:
         }
         names = [name for name in known if all(name in columns for columns in self._columns)]
         index = torch.cat(self._index).cpu()
-        heard = [torch.cat([columns[name] for columns in self._columns]).cpu() for name in names]
-        index, *heard = Ranks.current().gather_any(index, *heard)
+        told = [torch.cat([columns[name] for columns in self._columns]).cpu() for name in names]
+        index, *told = Ranks.current().gather_any(index, *told)
         # Of a sample that came twice, the later time counts, and scattering promises no order.
         last = torch.full((ledger.n,), -1)
         last.scatter_reduce_(0, index, torch.arange(len(index)), "amax")
         came = last >= 0
         whole = {}
-        for name, values in zip(names, heard, strict=True):
+        for name, values in zip(names, told, strict=True):
             column = ledger[known[name]].to(values.dtype, copy=True)
             column[came] = values[last[came]]
             whole[name] = column
@@ -55,7 +55,7 @@ class Heard:
         return replace(Observation(whole.pop("loss")), **whole)  # type: ignore[arg-type]
 
     def state_dict(self) -> dict[str, Any]:
-        """What was heard since the last observation, on this rank."""
+        """What came since the last observation, on this rank."""
         return {"index": list(self._index), "columns": [dict(columns) for columns in self._columns]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
