@@ -37,8 +37,8 @@ def resolved(data: str | Path) -> str:
 Data = Annotated[
     "str | Path | tuple[npt.ArrayLike, npt.ArrayLike] | pd.DataFrame",
     Option(
-        "A folder with a subfolder of pictures per class; a .csv, .tsv, .jsonl or .parquet file; an .npz file with "
-        "the arrays features and labels, or a pair x.npy,y.npy; a saved Hugging Face data set, or hf:NAME; digits "
+        "A folder with a subfolder of pictures per class; a .csv, .tsv, .jsonl, .parquet or .xlsx file; an .npz file "
+        "with the arrays features and labels, or a pair x.npy,y.npy; a saved Hugging Face data set, or hf:NAME; digits "
         "(bundled, with planted noise); cifar100n, cifar10n:worst and the like (real human noise). In Python also a "
         "DataFrame, or a pair (features, labels).",
         PANEL,
