@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 
 from stepe import InputError
 from stepe.data.noise import Noise
-from stepe.data.source import BUNDLED, digits, from_arrays, from_npz, open_source
+from stepe.data.source import BUNDLED, digits, open_own, open_source
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_planting_nothing_makes_all_labels_true():
 
 
 def test_features_are_standardised_by_the_training_part(features):
-    found = from_arrays(features, LABELS)
+    found = open_own((features, LABELS))
     assert found.x.dtype == np.float32
     np.testing.assert_allclose(found.x.mean(0), 0, atol=1e-5)
     np.testing.assert_allclose(found.x.std(0), 1, rtol=1e-5)
@@ -114,13 +114,13 @@ def test_features_are_standardised_by_the_training_part(features):
 
 def test_a_large_offset_costs_no_precision():
     seconds = 1.7e9 + np.arange(40.0)[:, None]
-    found = from_arrays(seconds, LABELS)
+    found = open_own((seconds, LABELS))
     assert len(np.unique(np.concatenate([found.x, found.test_x]))) == 40
 
 
 def test_a_constant_feature_becomes_zero(features):
     features[:, 1] = 7
-    found = from_arrays(features, LABELS)
+    found = open_own((features, LABELS))
     assert (found.x[:, 1] == 0).all()
     assert np.isfinite(found.x).all()
 
@@ -139,7 +139,7 @@ def test_a_constant_feature_becomes_zero(features):
     ids=["integers", "gaps", "uint8", "bool", "strings", "bytes", "list"],
 )
 def test_integers_and_strings_are_classes_in_order(features, labels, names):
-    found = from_arrays(features, labels)
+    found = open_own((features, labels))
     assert found.class_names == names
     given = np.asarray(labels)[found.names.rows]
     told = [found.class_names[label] for label in found.labels.tolist()]
@@ -148,13 +148,13 @@ def test_integers_and_strings_are_classes_in_order(features, labels, names):
 
 def test_every_class_is_in_both_parts_even_with_two_samples(features):
     labels = np.array([0] * 36 + [1] * 2 + [2] * 2)
-    found = from_arrays(features, labels)
+    found = open_own((features, labels))
     assert set(found.labels.tolist()) == set(found.test_labels.tolist()) == {0, 1, 2}
 
 
 def test_a_class_with_one_sample_stays_in_training(features):
     labels = np.array([3] + [1] * 20 + [2] * 19)
-    found = from_arrays(features, labels)
+    found = open_own((features, labels))
     assert (found.labels == found.class_names.index("3")).sum() == 1
     assert found.class_names.index("3") not in found.test_labels
 
@@ -179,14 +179,14 @@ BAD_ARRAYS = {
 @pytest.mark.parametrize(("x", "y", "told"), BAD_ARRAYS.values(), ids=BAD_ARRAYS.keys())
 def test_arrays_that_cannot_be_used_say_why(x, y, told):
     with pytest.raises(InputError, match=told):
-        from_arrays(x, y)
+        open_own((x, y))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_features_that_are_not_finite_are_refused_with_their_row(features, value):
     features[[7, 9], 1] = value
     with pytest.raises(InputError, match=r"hold NaN or infinity \(first in row 7\); fill or remove them"):
-        from_arrays(features, LABELS)
+        open_own((features, LABELS))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def test_features_that_are_not_finite_are_refused_with_their_row(features, value
 
 def test_a_file_is_its_arrays(features, save):
     path = save(features=features, labels=LABELS, extra=np.ones(3))
-    found, expected = from_npz(path), from_arrays(features, LABELS)
+    found, expected = open_own(path), open_own((features, LABELS))
     assert found.name == "data"
     assert np.array_equal(found.x, expected.x)
     assert np.array_equal(found.labels, expected.labels)
@@ -203,9 +203,9 @@ def test_a_file_is_its_arrays(features, save):
 
 def test_missing_arrays_are_named_beside_what_is_there(features, save):
     with pytest.raises(InputError, match=r"data.npz has no array labels; it holds features, y"):
-        from_npz(save(features=features, y=LABELS))
+        open_own(save(features=features, y=LABELS))
     with pytest.raises(InputError, match=r"data.npz has no array features or labels; it holds nothing"):
-        from_npz(save())
+        open_own(save())
 
 
 def test_pickled_arrays_are_never_unpickled(features, tmp_path, save):
@@ -215,7 +215,7 @@ def test_pickled_arrays_are_never_unpickled(features, tmp_path, save):
 
     path = save(features=features, labels=np.array([Payload()] * 40, dtype=object))
     with pytest.raises(InputError, match=r"cannot be read: .*pickle.*; labels must be integers or fixed-width strings"):
-        from_npz(path)
+        open_own(path)
     assert not (tmp_path / "owned").exists()
 
 
@@ -223,14 +223,14 @@ def test_a_file_of_one_array_is_no_npz(tmp_path, features):
     np.save(tmp_path / "one.npy", features)
     (tmp_path / "one.npy").rename(tmp_path / "one.npz")
     with pytest.raises(InputError, match=r"one.npz holds one array without a name"):
-        from_npz(tmp_path / "one.npz")
+        open_own(tmp_path / "one.npz")
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off", b"features,labels\n1,2\n"])
 def test_a_file_that_is_something_else_says_so(tmp_path, content):
     (tmp_path / "odd.npz").write_bytes(content)
     with pytest.raises(InputError, match=r"odd.npz cannot be read"):
-        from_npz(tmp_path / "odd.npz")
+        open_own(tmp_path / "odd.npz")
 
 
 @pytest.mark.parametrize("writer", [np.savez, np.savez_compressed])
@@ -242,14 +242,14 @@ def test_damage_anywhere_in_a_file_is_an_error_of_its_own(tmp_path, features, wr
     for position in range(0, len(content), len(content) // 40):
         path.write_bytes(content[:position] + bytes([content[position] ^ 0x55]) + content[position + 1 :])
         try:
-            from_npz(path)  # a byte that nobody reads may be any
+            open_own(path)  # a byte that nobody reads may be any
         except InputError as error:
             assert "data.npz" in str(error) or "of data" in str(error)  # noqa: PT017
             refused += 1
     for length in range(0, len(content), len(content) // 20):
         path.write_bytes(content[:length])
         with pytest.raises(InputError, match=r"data.npz"):
-            from_npz(path)
+            open_own(path)
     assert refused > 20
 
 
@@ -258,7 +258,7 @@ def test_an_entry_that_is_no_array_says_so(tmp_path):
         file.writestr("features", "not an array")
         file.writestr("labels", "neither")
     with pytest.raises(InputError, match="features of data are not numbers"):
-        from_npz(tmp_path / "data.npz")
+        open_own(tmp_path / "data.npz")
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -234,16 +234,6 @@ def from_cifar(name: str, data_dir: Path | None = None) -> Source:
     )
 
 
-def from_arrays(features: npt.ArrayLike, labels: npt.ArrayLike, name: str = "arrays") -> Source:
-    """Features (n x d) and labels, which may be strings."""
-    return from_collection(from_matrix(features, labels, name))
-
-
-def from_npz(path: Path) -> Source:
-    """A file with the arrays ``features`` and ``labels``, as ``numpy.savez`` writes it."""
-    return open_own(str(path))
-
-
 def open_own(
     data: Any,
     layout: Layout | None = None,
