@@ -108,9 +108,9 @@ def _check_fractions(schedule: Schedule, epochs: int) -> None:
             )
 
 
-def default_warmup(epochs: int, share: float = 1 / 6) -> int:
-    """A sixth of the run, the paper's share (10 of 60), or another."""
-    return min(max(1, round(epochs * share)), epochs - 1)
+def default_warmup(epochs: int) -> int:
+    """A sixth of the run, the paper's share (10 of 60)."""
+    return min(max(1, round(epochs / 6)), epochs - 1)
 
 
 def check_epochs(epochs: int, warmup: int) -> None:
