@@ -1,0 +1,45 @@
+"""What a look at the data can tell at all: whether it says anything of the labels, and which classes it recognises."""
+
+import numpy as np
+
+from stepe.beliefs.noise_model import Floats, Labels
+
+SURELY = 2.0
+"""standard errors by which guesses must beat the frequencies of the classes"""
+RARE = 0.5
+"""a class is rare that has less than this share of what it would have if all classes had alike"""
+AT_LEAST, SHARE = 10, 0.25
+"""of a rare class, so many rows are looked at, or this share of its labels: those likeliest to be of it"""
+RECOGNISED = 2 / 3
+"""share of them that must carry its label"""
+TINY = 1e-9
+
+
+def has_signal(labels: Labels, guess: Floats) -> bool:
+    """Whether guesses explain the labels better than the frequencies of the classes do.
+
+    >>> labels = np.array([0, 1] * 20)
+    >>> has_signal(labels, np.full((40, 2), 0.5)), has_signal(labels, np.eye(2)[labels] * 0.8 + 0.1)
+    (False, True)
+    """
+    rows = np.arange(len(labels))
+    frequency = np.bincount(labels, minlength=guess.shape[1]) / len(labels)
+    gain = np.log(np.maximum(guess[rows, labels], TINY)) - np.log(frequency[labels])
+    return bool(gain.mean() > SURELY * gain.std() / np.sqrt(len(gain)) + TINY)
+
+
+def hardly_recognised(labels: Labels, guess: Floats) -> list[int]:
+    """The rare classes whose likeliest rows mostly carry other labels: their own labels cannot be called wrong.
+
+    >>> guess = np.eye(3)[np.repeat([0, 1, 1], [50, 40, 10])]
+    >>> hardly_recognised(np.repeat([0, 1, 2], [50, 40, 10]), guess)
+    [2]
+    """
+    classes = guess.shape[1]
+    found = []
+    for number, size in enumerate(np.bincount(labels, minlength=classes).tolist()):
+        if 0 < size < RARE * len(labels) / classes:
+            likeliest = np.argsort(-guess[:, number], kind="stable")[: max(AT_LEAST, int(SHARE * size))]
+            if (labels[likeliest] == number).mean() < RECOGNISED:
+                found.append(number)
+    return found
