@@ -43,13 +43,13 @@ def measure(key: Key, plus: dict[str, Any]) -> Row:
             **options,
         ).summary
         row[method] = {
-            "accuracy": summary["test_accuracy"],
-            "f1": summary["noise"]["flagged"]["f1"],
-            "auroc": summary["noise"]["auroc"],
-            "noise_rate": summary["noise_rate"]["rate"],
-            "flagged": summary["flagged"] / summary["samples"],
-            "probe": summary["probe"]["reach"],
-            "seconds": summary["seconds"],
+            "accuracy": summary.test_accuracy,
+            "f1": summary.noise.flagged.f1,
+            "auroc": summary.noise.auroc,
+            "noise_rate": summary.noise_rate.rate,
+            "flagged": summary.flagged / summary.samples,
+            "probe": summary.probe.reach,
+            "seconds": summary.seconds,
         }
     return row
 

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import stepe
+from stepe.run.record import Summary
 from stepe.training.environment import describe_environment
 
 SETTINGS = {
@@ -40,20 +41,20 @@ def measure(job: tuple[str, int]) -> list[dict[str, object]]:
         return [row(noise, seed, each.summary) for each in [run, *run.others]]
 
 
-def row(noise: str, seed: int, summary: dict[str, object]) -> dict[str, object]:
-    found = summary["noise"]
+def row(noise: str, seed: int, summary: Summary) -> dict[str, object]:
+    found = summary.noise
     return {
         "noise": noise,
-        "method": summary["method"],
+        "method": summary.method,
         "seed": seed,
-        "accuracy": summary["test_accuracy"],
-        "dropped_f1": found["dropped"]["f1"],
-        "flagged_precision": found["flagged"]["precision"],
-        "flagged_recall": found["flagged"]["recall"],
-        "flagged_f1": found["flagged"]["f1"],
-        "flagged": summary["flagged"],
-        "auroc": found["auroc"],
-        "seconds": summary["seconds"],
+        "accuracy": summary.test_accuracy,
+        "dropped_f1": found.dropped.f1,
+        "flagged_precision": found.flagged.precision,
+        "flagged_recall": found.flagged.recall,
+        "flagged_f1": found.flagged.f1,
+        "flagged": summary.flagged,
+        "auroc": found.auroc,
+        "seconds": summary.seconds,
     }
 
 

@@ -74,12 +74,12 @@ def measure(job: tuple[Preset, Noise, int]) -> dict[str, object]:
         **asdict(preset),
         "noise": f"{noise.kind}:{noise.rate}",
         "seed": seed,
-        "hold_out_accuracy": summary["test_accuracy"],
-        "dropped_f1": summary["noise"]["dropped"]["f1"],
-        "flagged_precision": summary["noise"]["flagged"]["precision"],
-        "flagged_recall": summary["noise"]["flagged"]["recall"],
-        "auroc": summary["noise"]["auroc"],
-        "seconds": summary["seconds"],
+        "hold_out_accuracy": summary.test_accuracy,
+        "dropped_f1": summary.noise.dropped.f1,
+        "flagged_precision": summary.noise.flagged.precision,
+        "flagged_recall": summary.noise.flagged.recall,
+        "auroc": summary.noise.auroc,
+        "seconds": summary.seconds,
     }
 
 

@@ -67,10 +67,10 @@ def main() -> None:
         f"{len(cells)} runs of {arguments.epochs} epochs: {seconds:.1f} s, {1000 * seconds / steps:.3f} ms a run-step"
     )
     for cell, result in zip(cells, results, strict=True):
-        noise = result.summary["noise"]
+        noise = result.summary.noise
         print(
-            f"{cell.method:12} {cell.seed:3} accuracy {100 * result.summary['test_accuracy']:.2f}"
-            f"  F1 {100 * noise['dropped']['f1']:.2f}  AUROC {100 * noise['auroc']:.2f}"
+            f"{cell.method:12} {cell.seed:3} accuracy {100 * result.summary.test_accuracy:.2f}"
+            f"  F1 {100 * noise.dropped.f1:.2f}  AUROC {100 * noise.auroc:.2f}"
         )
 
 

@@ -141,7 +141,7 @@ def measure_learnable(key: Key) -> Row:
     return {
         "class": hidden,
         "taken_for": other,
-        "accuracy": result.summary["test_accuracy"],
+        "accuracy": result.summary.test_accuracy,
         "class_accuracy": accuracy_of(result, [hidden]),
         "wrong_dropped": share_of(dropped[noisy]),
         "right_dropped": share_of(dropped[~noisy & (clean == hidden)]),
@@ -164,12 +164,12 @@ def measure_ramp(key: Key) -> Row:
     )
     summary = result.summary
     return {
-        "warmup": summary["warmup"],
-        "reach": summary["probe"]["reach"],
-        "accuracy": summary["test_accuracy"],
+        "warmup": summary.warmup,
+        "reach": summary.probe.reach,
+        "accuracy": summary.test_accuracy,
         "best_accuracy": max(epoch["test_accuracy"] for epoch in result.history),
-        "dropped_f1": summary["noise"]["dropped"]["f1"],
-        "auroc": summary["noise"]["auroc"],
+        "dropped_f1": summary.noise.dropped.f1,
+        "auroc": summary.noise.auroc,
     }
 
 
@@ -194,7 +194,7 @@ def measure_tail(key: Key) -> Row:
     noisy = torch.from_numpy(planted.noisy)
     result = slow(source).train(x, labels, seed, noise_rate=share_of(noisy), test=held_out_of(source), **options)
     dropped = result.ledger["dropped"]
-    row: Row = {"accuracy": result.summary["test_accuracy"], "wrong_dropped": share_of(dropped[noisy])}
+    row: Row = {"accuracy": result.summary.test_accuracy, "wrong_dropped": share_of(dropped[noisy])}
     for part, places in PARTS.items():
         members = [classes[place] for place in places]
         right = ~noisy & torch.from_numpy(np.isin(clean, members))

@@ -16,6 +16,7 @@ import torch
 from planted import SOURCES, Key, Row, grid_keys, grid_options, load, measure_grid
 
 from stepe.run.environment import commit
+from stepe.run.record import Summary
 
 NOISES = (
     "none",
@@ -41,25 +42,25 @@ def measure(key: Key) -> Row:
     return row_of(key, rate, found.summary, known.summary)
 
 
-def row_of(key: Key, rate: float, found: Row, known: Row) -> Row:
+def row_of(key: Key, rate: float, found: Summary, known: Summary) -> Row:
     name, noise, seed = key
-    estimate = found["noise_rate"]
+    estimate = found.noise_rate
     return {
         "data": name,
         "noise": noise,
         "seed": seed,
         "true_rate": rate,
-        "estimate": estimate["rate"],
-        "low": estimate["low"],
-        "high": estimate["high"],
-        "unrelated": estimate["unrelated"],
-        "dropped": found["dropped"] / found["samples"],
-        "flagged": found["flagged"] / found["samples"],
-        "accuracy_auto": found["test_accuracy"],
-        "accuracy_known": known["test_accuracy"],
-        "probe": found["probe"]["reach"],
-        "warmup": found["warmup"],
-        "seconds": found["seconds"],
+        "estimate": estimate.rate,
+        "low": estimate.low,
+        "high": estimate.high,
+        "unrelated": estimate.unrelated,
+        "dropped": found.dropped / found.samples,
+        "flagged": found.flagged / found.samples,
+        "accuracy_auto": found.test_accuracy,
+        "accuracy_known": known.test_accuracy,
+        "probe": found.probe.reach,
+        "warmup": found.warmup,
+        "seconds": found.seconds,
         "commit": commit(),  # a grid may be interrupted, and go on with another
     }
 

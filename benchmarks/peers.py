@@ -61,10 +61,10 @@ def measure(key: Key) -> Row:
             noise_rate=float(data.noisy.double().mean()),
         ).summary
         row["methods"][method] = {
-            "accuracy": summary["test_accuracy"],
-            "best_accuracy": summary["best_test_accuracy"],
-            "auroc": None if method == "oracle" else summary["noise"]["auroc"],
-            "seconds": summary["seconds"],
+            "accuracy": summary.test_accuracy,
+            "best_accuracy": summary.best_test_accuracy,
+            "auroc": None if method == "oracle" else summary.noise.auroc,
+            "seconds": summary.seconds,
         }
     return row
 

@@ -40,7 +40,7 @@ SETTINGS = [*((data, "own") for data in SOURCES), ("digits", "batchnorm")]
 
 def by_stepe(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:
     result = case.clean(source.x, source.labels, seed, preset, rho_max="auto")
-    found = {"probe": result.summary["probe"]["reach"], "noise_rate": result.summary["noise_rate"]["rate"]}
+    found = {"probe": result.summary.probe.reach, "noise_rate": result.summary.noise_rate.rate}
     belief = result.belief
     return 1 - torch.from_numpy(belief.p_right).double(), torch.from_numpy(belief.flagged), found
 

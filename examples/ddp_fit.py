@@ -26,7 +26,7 @@ def main() -> None:
         model, x[300:], planted.labels, epochs=30, batch_size=64, rho_max=0.35, test=(x[:300], y[:300]), device="cpu"
     )
     if dist.get_rank() == 0:
-        print(f"{dist.get_world_size()} processes, test accuracy {result.summary['test_accuracy']:.1%}")
+        print(f"{dist.get_world_size()} processes, test accuracy {result.summary.test_accuracy:.1%}")
         wrong = planted.noisy[result.ledger["dropped"].numpy()].mean()
         print(f"{int(result.ledger['dropped'].sum())} samples dropped in the end, and {wrong:.1%} of them are wrong")
     dist.barrier()  # whoever leaves early takes its connections with it

@@ -55,8 +55,8 @@ def main() -> None:
             right = ((result.model.eval()(test[0]) > 0) == test[1].bool()).float().mean()
         print(f"{method}: {right:.1%} of the tags of clean test data right")
 
-    found = result.summary["noise"]["flagged"]
-    print(f"{result.summary['flagged']} samples look wrong; {found['precision']:.0%} of them are")
+    found = result.summary.noise.flagged
+    print(f"{result.summary.flagged} samples look wrong; {found.precision:.0%} of them are")
     for issue in result.issues.head(3).itertuples():
         tags = ", ".join(tag for tag, applies in zip(TAGS, true[issue.row], strict=True) if applies) or "(none)"
         print(f"  row {issue.row}: given {issue.given_label}; suggested {issue.suggested_label}; true {tags}")

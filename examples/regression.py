@@ -47,10 +47,10 @@ def main() -> None:
             device="cpu",
             **options,
         )
-        print(f"{method}: Huber loss on clean test data {result.summary['test_loss']:.3f}")
+        print(f"{method}: Huber loss on clean test data {result.summary.test_loss:.3f}")
 
-    found = result.summary["noise"]["flagged"]
-    print(f"{result.summary['flagged']} numbers look wrong; {found['precision']:.0%} of them are")
+    found = result.summary.noise.flagged
+    print(f"{result.summary.flagged} numbers look wrong; {found.precision:.0%} of them are")
     for issue in result.issues.head(3).itertuples():
         was = true[issue.row]
         print(f"  row {issue.row}: given {issue.given_label}, suggested {issue.suggested_label}, true {was:.2f}")

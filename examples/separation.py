@@ -73,7 +73,7 @@ def main() -> None:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(FEATURES, 256), nn.ReLU(), nn.Linear(256, CLASSES))
         result = stepe.fit(model, x, labels, epochs=30, test=test, device="cpu", **options)
-        print(f"{name:<45} {shares(~result.ledger['dropped'], noisy)} {result.summary['test_accuracy']:>14.1%}")
+        print(f"{name:<45} {shares(~result.ledger['dropped'], noisy)} {result.summary.test_accuracy:>14.1%}")
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def test_digits_become_a_run_with_everything_in_it(tmp_path):
     }
     assert run.method == "step-e-plus"
     assert sorted(other.method for other in run.others) == ["oracle", "plain"]
-    assert run.summary["noise"]["noisy"] == round(0.4 * 1438)
+    assert run.summary.noise.noisy == round(0.4 * 1438)
     assert set(run.exhibits) > set(run.issues["row"])
     assert all(exhibit.picture for exhibit in run.exhibits.values())
     samples = run.samples
@@ -126,7 +126,7 @@ def test_peoples_own_data_is_left_as_it_is_and_not_compared(file):
     run = clean(file, rho_max=0.2, epochs=3)
     assert run.path == Path("runs/mine-1")
     assert run.others == []
-    assert "noise" not in run.summary
+    assert run.summary.noise is None
     assert run.request.noise is None
     assert run.request.data == str(file)
     assert run.class_names == ["ant", "bee", "cat"]
@@ -223,14 +223,14 @@ def test_comparing_trains_plain_and_where_clean_labels_are_known_the_oracle(file
 @pytest.mark.usefixtures("_no_report")
 def test_bundled_data_without_noise_is_known_to_be_clean():
     run = clean("bundled:digits", noise="none", epochs=2, compare=False)
-    assert run.summary["noise"]["noisy"] == 0
+    assert run.summary.noise.noisy == 0
     assert run.config.fit.noise_rate == 0.0
 
 
 @pytest.mark.usefixtures("_no_report")
 def test_no_noise_planted_says_nothing_about_peoples_own_labels(file):
     run = clean(file, noise="none", epochs=3)
-    assert "noise" not in run.summary
+    assert run.summary.noise is None
     assert run.config.fit.noise_rate is None
 
 
@@ -238,14 +238,14 @@ def test_no_noise_planted_says_nothing_about_peoples_own_labels(file):
 @pytest.mark.parametrize("kind", ["symmetric", "asymmetric", "instance", "outliers"])
 def test_every_kind_of_noise_can_be_planted(file, kind):
     run = clean(file, noise=f"{kind}:0.25", epochs=2)
-    noisy, n = run.summary["noise"]["noisy"], run.summary["samples"]
+    noisy, n = run.summary.noise.noisy, run.summary.samples
     assert noisy == pytest.approx(0.25 * n, abs=1)
     assert run.config.fit.noise_rate == noisy / n
 
 
 @pytest.mark.usefixtures("_no_report")
 def test_a_known_rate_stands_in_for_rho_max(file):
-    dropped = [clean(file, method=name, noise_rate=0.15, epochs=3).summary["dropped"] for name in ("step-e", METHOD)]
+    dropped = [clean(file, method=name, noise_rate=0.15, epochs=3).summary.dropped for name in ("step-e", METHOD)]
     assert dropped == [int(0.2 * 72), int(0.15 * 72)]  # the paper's margin above it, or none
 
 
@@ -273,7 +273,7 @@ def test_the_seed_decides(file):
 @pytest.mark.usefixtures("_no_report")
 def test_a_class_floor_is_passed_on(file):
     run = clean(file, rho_max=0.5, min_keep=1.0, epochs=3)
-    assert run.summary["dropped"] == 0
+    assert run.summary.dropped == 0
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def test_shuffling_the_truth_changes_no_weight(file, monkeypatch):
     for name in ["."] + [f"compare/{name}" for name in EVERY_METHOD if name not in ("step-e", "oracle")]:
         for output in ("model.safetensors", "samples.parquet", "trace.bin"):
             assert (honest.path / name / output).read_bytes() == (fooled.path / name / output).read_bytes(), name
-    assert honest.summary["noise"] != fooled.summary["noise"]
+    assert honest.summary.noise != fooled.summary.noise
     oracle = Path("compare/oracle/model.safetensors")
     assert (honest.path / oracle).read_bytes() != (fooled.path / oracle).read_bytes()
 
@@ -316,7 +316,7 @@ def test_the_held_out_labels_change_no_weight(file, monkeypatch):
     monkeypatch.setattr("stepe.app.begin.open_source", mislabelled)
     fooled = clean(file, rho_max=0.2, epochs=3, out="fooled")
     assert Path("honest/model.safetensors").read_bytes() == Path("fooled/model.safetensors").read_bytes()
-    assert honest.summary["test_accuracy"] != fooled.summary["test_accuracy"]
+    assert honest.summary.test_accuracy != fooled.summary.test_accuracy
 
 
 # ---------------------------------------------------------------------------------------------------------------

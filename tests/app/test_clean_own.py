@@ -86,8 +86,8 @@ def test_a_table_becomes_a_run_under_its_own_names(frame, layout, kind):
     assert set(predicted["suggested_label"]) <= {"food", "pet"}
     assert predicted["suspicion"].isna().all()
     assert not predicted["flagged"].any()
-    assert run.summary["unlabelled"] == 2
-    assert run.summary["samples"] + len(samples_of(run, "test")) == 118
+    assert run.summary.unlabelled == 2
+    assert run.summary.samples + len(samples_of(run, "test")) == 118
 
 
 def test_texts_are_learned_and_wrong_labels_found(frame):
@@ -150,9 +150,9 @@ def test_long_trainings_on_a_cpu_are_announced_before_they_begin(photos, monkeyp
 
 def test_nothing_held_out_is_no_accuracy(frame):
     run = stepe.clean(frame, label="label", text="text", holdout=0, rho_max=0.2, epochs=2)
-    assert "test_accuracy" not in run.summary
+    assert run.summary.test_accuracy is None
     assert len(samples_of(run, "test")) == 0
-    assert run.summary["samples"] == 118
+    assert run.summary.samples == 118
 
 
 def test_another_file_can_be_held_out(frame):
@@ -166,12 +166,12 @@ def test_another_file_can_be_held_out(frame):
 def test_trusted_rows_are_never_dropped(frame):
     frame["checked"] = "yes"
     run = stepe.clean(frame, label="label", text="text", trusted="checked", rho_max=0.4, epochs=3)
-    assert run.summary["dropped"] == 0
+    assert run.summary.dropped == 0
 
 
 def test_a_group_floor_is_passed_on(frame):
     run = stepe.clean(frame, label="label", text="text", group="colour", min_keep=1.0, rho_max=0.4, epochs=3)
-    assert run.summary["dropped"] == 0
+    assert run.summary.dropped == 0
     assert run.config.fit.groups is not None
 
 
@@ -229,9 +229,9 @@ def test_a_frame_can_be_brought_again_by_its_owner(frame):
 def test_debian_sections_are_learned_from_descriptions_and_from_the_rest():
     said: list[str] = []
     text = stepe.clean(DEBIAN, label="section", text="description", id="package", method="plain", epochs=15)
-    assert text.summary["test_accuracy"] > 0.7
+    assert text.summary.test_accuracy > 0.7
     table = stepe.clean(DEBIAN, label="section", id="package", method="plain", epochs=15, say=said.append)
-    assert table.summary["test_accuracy"] > 0.25
+    assert table.summary.test_accuracy > 0.25
     assert "column 'description' looks like text and is left out; to learn from it, say --text description" in said
 
 

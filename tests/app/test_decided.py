@@ -147,13 +147,13 @@ def test_held_out_data_of_its_own_has_its_own_rows(data, tmp_path, trained_with)
 
 def test_planted_noise_is_reviewed_too():
     run = stepe.clean("digits", epochs=2, compare=False, device="cpu")
-    noisy = run.summary["noise"]["noisy"]
+    noisy = run.summary.noise.noisy
     truth = stepe.clean("digits", noise="none", epochs=1, compare=False, device="cpu").samples
     right = dict(zip(truth["row"], truth["given_label"], strict=True))
     wrong = [row for row, given in run.issues[["row", "given_label"]].to_numpy() if right[row] != given][:20]
     decide(run, {row: right[row] for row in wrong})
     again = stepe.clean("digits", epochs=2, compare=False, device="cpu", decisions=run)
-    assert again.summary["noise"]["noisy"] == noisy - len(wrong)
+    assert again.summary.noise.noisy == noisy - len(wrong)
     with pytest.raises(InputError, match="same --noise and --seed"):
         stepe.clean("digits", epochs=2, compare=False, device="cpu", decisions=run, seed=1)
 

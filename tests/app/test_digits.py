@@ -30,24 +30,24 @@ def clean_digits(tmp_path_factory):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_few_wrong_labels_are_found_without_many_false_alarms(clean_digits, seed):
-    flagged = clean_digits("symmetric:0.02", seed)["noise"]["flagged"]
-    assert flagged["recall"] >= 0.9
-    assert flagged["precision"] >= 0.75
+    flagged = clean_digits("symmetric:0.02", seed).noise.flagged
+    assert flagged.recall >= 0.9
+    assert flagged.precision >= 0.75
 
 
 def test_clean_digits_raise_few_flags(clean_digits):
-    assert clean_digits("none", 0)["flagged"] <= 20
+    assert clean_digits("none", 0).flagged <= 20
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_much_noise_is_told_from_clean_labels(clean_digits, seed):
     summary = clean_digits("symmetric:0.4", seed)
-    assert summary["noise"]["dropped"]["f1"] >= 0.93
-    assert summary["noise"]["auroc"] >= 0.99
-    assert summary["test_accuracy"] >= 0.92
+    assert summary.noise.dropped.f1 >= 0.93
+    assert summary.noise.auroc >= 0.99
+    assert summary.test_accuracy >= 0.92
 
 
 def test_flagging_is_stricter_than_dropping_with_a_margin(clean_digits):
-    noise = clean_digits("symmetric:0.4", 0, preset="paper")["noise"]
-    assert noise["flagged"]["precision"] > noise["dropped"]["precision"]
-    assert noise["flagged"]["recall"] >= 0.9
+    noise = clean_digits("symmetric:0.4", 0, preset="paper").noise
+    assert noise.flagged.precision > noise.dropped.precision
+    assert noise.flagged.recall >= 0.9

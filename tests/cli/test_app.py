@@ -160,7 +160,7 @@ def test_results_go_to_standard_output_and_progress_to_standard_error(call):
     assert all(column in ended.out for column in ("accuracy", "F1", "dropped", "flagged", "AUROC", "seconds"))
     assert "Top suspects, 10 of" in ended.out
     summary = Run("run").summary
-    assert f"{summary['flagged']} of 1438 labels look wrong:" in ended.out
+    assert f"{summary.flagged} of 1438 labels look wrong:" in ended.out
     assert ended.out.splitlines()[-3:] == [
         "  run/issues.csv",
         "  run/report.html",
@@ -177,8 +177,8 @@ def test_json_is_one_object_and_nothing_else(call):
     told = json.loads(ended.out)
     assert told["run"] == "runs/digits-1"
     assert Path(told["report"]).exists()
-    assert told["summary"] == Run("runs/digits-1").summary
-    assert told["compare"] == {"plain": Run("runs/digits-1/compare/plain").summary}
+    assert told["summary"] == Run("runs/digits-1").summary.to_json()
+    assert told["compare"] == {"plain": Run("runs/digits-1/compare/plain").summary.to_json()}
 
 
 @pytest.mark.usefixtures("_no_report")
@@ -571,7 +571,7 @@ def test_compare_as_json_draws_nothing(call, runs):
     ended = call("compare", "runs/digits-1", "runs/digits-2", "--json")
     told = json.loads(ended.out)
     assert [entry["run"] for entry in told] == ["runs/digits-1", "runs/digits-2"]
-    assert told[1]["summary"] == Run(runs / "digits-2").summary
+    assert told[1]["summary"] == Run(runs / "digits-2").summary.to_json()
     assert not Path("comparison.svg").exists()
 
 

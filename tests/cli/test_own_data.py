@@ -106,7 +106,7 @@ def test_the_data_comes_back_with_the_suspects_marked_removed_or_corrected(call)
     assert "marked/cleaned.csv" in out
     marked = pd.read_csv("marked/cleaned.csv", dtype=str)
     assert marked["nr"].tolist() == [f"{i:03d}" for i in range(40)]
-    flagged = Run("marked").summary["flagged"]
+    flagged = Run("marked").summary.flagged
     assert (marked["stepe_flagged"] == "True").sum() == flagged
     call(f"clean films.csv {quick} --out dropped --drop")
     assert len(pd.read_csv("dropped/cleaned.csv")) == 40 - flagged
@@ -120,12 +120,12 @@ def test_the_data_comes_back_with_the_suspects_marked_removed_or_corrected(call)
 def test_a_pipeline_can_refuse_a_bad_batch(call, monkeypatch):
     quick = "clean films.csv --label stars --text review --rho-max 0.3 --warmup 1 --epochs 3 -q"
     assert call(f"{quick} --out fine --fail-above 1")[0] == 0
-    share = Run("fine").summary["flagged"] / Run("fine").summary["samples"]
+    share = Run("fine").summary.flagged / Run("fine").summary.samples
     monkeypatch.setattr("stepe.evidence.believe.flags", lambda posterior, ledger, labels, known: ledger["dropped"])
     code, out, err = call(f"{quick} --out bad --fail-above 0.05")
     assert (code, out) == (3, "bad\n")
     assert "of the labels look wrong, more than the 5.0% that --fail-above allows" in err
-    assert Run("bad").summary["flagged"] / Run("bad").summary["samples"] > max(share, 0.05)
+    assert Run("bad").summary.flagged / Run("bad").summary.samples > max(share, 0.05)
 
 
 @pytest.mark.usefixtures("_films")

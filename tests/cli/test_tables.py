@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from stepe.cli.tables import comparison, percent, suspects
+from stepe.loop.metrics import Detection
+from stepe.run.record import NoiseFound, Summary
 
 
 class FakeRun:
@@ -15,7 +17,7 @@ class FakeRun:
 
     def __init__(self, method: str, **summary: Any):
         self.method = method
-        self.summary = {"dropped": 10, "flagged": 8, "seconds": 1.25} | summary
+        self.summary = Summary(**({"samples": 20, "dropped": 10, "flagged": 8, "seconds": 1.25} | summary))
 
 
 def cells(table: Table) -> list[list[str]]:
@@ -25,8 +27,8 @@ def cells(table: Table) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
 
 
-def noise(noisy: int = 10) -> dict[str, Any]:
-    return {"noisy": noisy, "auroc": 0.987, "dropped": {"f1": 0.9}, "flagged": {"f1": 0.95}}
+def noise(noisy: int = 10) -> NoiseFound:
+    return NoiseFound(noisy, 0.987, dropped=Detection(0.9, 0.9, 0.9), flagged=Detection(0.95, 0.95, 0.95))
 
 
 def issues(n: int) -> pd.DataFrame:

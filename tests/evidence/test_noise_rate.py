@@ -142,8 +142,8 @@ def test_a_guess_that_is_not_finite_does_not_spoil_the_others():
 
 
 def test_a_range_that_says_nothing_is_not_stated_as_a_rate():
-    assert stated_rate(Rate(0.5, 0.0, 0.8).to_json()).startswith("How many labels are wrong cannot be told")
-    assert "give it more epochs" in stated_rate(Rate(0.0, 0.0, 1.0).to_json())
+    assert stated_rate(Rate(0.5, 0.0, 0.8)).startswith("How many labels are wrong cannot be told")
+    assert "give it more epochs" in stated_rate(Rate(0.0, 0.0, 1.0))
 
 
 def test_more_than_half_is_dropped_only_on_good_evidence():

@@ -74,7 +74,7 @@ def test_every_method_runs(method, blobs):
     assert result.ledger["loss"].device.type == "cpu"
     assert torch.isfinite(result.ledger["loss"]).all()
     if method != "truncation":  # which collapses, as in the paper
-        assert result.summary["test_accuracy"] > 0.8
+        assert result.summary.test_accuracy > 0.8
 
 
 @pytest.mark.parametrize("options", [{"sticky": True, "memory": 0.5}, {"softness": 0.3}, {"min_keep": 0.8}])
@@ -226,7 +226,7 @@ def test_reduced_precision_trains(amp, blobs):
     result = fit(convolutional(), blobs.x, blobs.given, amp=amp, epochs=8, test=(blobs.x, blobs.clean))
     assert result.training.engine.scaler.is_enabled() == (amp == "fp16")
     assert {parameter.dtype for parameter in result.model.parameters()} == {torch.float32}
-    assert result.summary["test_accuracy"] > 0.8
+    assert result.summary.test_accuracy > 0.8
 
 
 def test_in_double_precision_the_run_is_the_cpus(blobs):

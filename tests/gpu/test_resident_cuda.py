@@ -300,7 +300,7 @@ def test_a_compiled_probe_is_the_eager_engines(pictures):
 def test_a_compiled_fleet_learns(pictures):
     options: dict[str, Any] = {"epochs": 12, "amp": "bf16", "test": (pictures.x, pictures.clean)}
     jobs = [prepare(network(seed), pictures, engine="compiled", seed=seed, **options) for seed in range(3)]
-    assert all(result.summary["test_accuracy"] > 0.7 for result in run_together(jobs))
+    assert all(result.summary.test_accuracy > 0.7 for result in run_together(jobs))
 
 
 def test_an_epoch_at_rate_zero_leaves_equal_batchnorm_buffers(pictures):
@@ -415,7 +415,7 @@ def test_every_method_learns(variant, pictures):
     # Weights come in when the warm-up is over, and with them another graph.
     assert graphs(result) == (2 if variant in ("step-e soft", "step-e-plus") else 1)
     if "truncation" not in variant:  # which has thrown away what it needs, as in the paper
-        assert result.summary["test_accuracy"] > 0.7
+        assert result.summary.test_accuracy > 0.7
 
 
 def test_results_are_the_eager_engines_within_seed_noise(pictures):

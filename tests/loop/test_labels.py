@@ -79,17 +79,17 @@ def test_a_regression_flags_the_numbers_that_are_off_and_suggests_better_ones(li
         assert float(issue.suggested_label) == pytest.approx(float(y[issue.row] - 6), abs=1)
         assert issue.reason.endswith(f"the model says {issue.suggested_label}")
         assert issue.margin < 0
-    assert result.summary["noise"]["auroc"] > 0.95
-    assert result.summary["test_loss"] == result.history[-1]["test_loss"] < 0.1
-    assert "test_accuracy" not in result.summary
+    assert result.summary.noise.auroc > 0.95
+    assert result.summary.test_loss == result.history[-1]["test_loss"] < 0.1
+    assert result.summary.test_accuracy is None
 
 
 def test_a_regression_on_right_numbers_flags_hardly_any_of_what_it_drops(line):
     x, y, noisy = line
     true = torch.where(noisy, y - 6, y) + 0.1 * torch.randn(N, generator=torch.Generator().manual_seed(2))
     summary = regress(x, true).summary
-    assert summary["dropped"] > 20
-    assert summary["flagged"] <= 2
+    assert summary.dropped > 20
+    assert summary.flagged <= 2
 
 
 def test_several_labels_flag_the_samples_with_a_wrong_one_and_turn_it_over(tags):
@@ -103,7 +103,7 @@ def test_several_labels_flag_the_samples_with_a_wrong_one_and_turn_it_over(tags)
         assert issue.given_label == given_names("marks", marks[issue.row : issue.row + 1].numpy(), ["day", "beach"])[0]
         assert issue.suggested_label == given_names("marks", right[None].numpy(), ["day", "beach"])[0]
         assert issue.suggestion_confidence > 0.5
-    assert result.summary["noise"]["flagged"]["f1"] == 1
+    assert result.summary.noise.flagged.f1 == 1
 
 
 def test_rows_of_numbers_are_judged_by_their_worst(line):

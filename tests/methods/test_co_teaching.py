@@ -19,6 +19,7 @@ from stepe.loop.plan import Plan
 from stepe.methods import CoTeaching
 from stepe.methods.co_teaching import small
 from stepe.models.pair import Pair
+from stepe.run.record import Summary
 from stepe.training.building import Result
 
 
@@ -172,7 +173,7 @@ def test_the_known_noise_rate_is_what_is_left_out_in_the_end(blobs, make_model):
     found = run(make_model(), noise_rate=0.2)
     assert shares(found) == pytest.approx([0.02 * min(epoch, 10) for epoch in range(13)])
     assert not any(row["probed"] for row in found.history)
-    assert found.summary["rho_max"] == 0.2
+    assert found.summary.rho_max == 0.2
     assert shares(run(make_model(), noise_rate=0.2, rho_max=0.5))[-1] == 0.5
 
 
@@ -181,10 +182,10 @@ def test_an_unknown_rate_is_estimated_once_after_a_sixth_of_the_run(options, foo
     found = fooled("co-teaching", **options)
     assert [row["epoch"] for row in found.history if row["probed"]] == [5]
     assert shares(found)[:5] == [0.0] * 5
-    rate = found.summary["noise_rate"]["rate"]
+    rate = found.summary.noise_rate.rate
     assert rate > 0
     assert shares(found)[5] == pytest.approx(rate / 2)
-    assert shares(found)[10:] == [found.summary["rho_max"]] * 20 == [rate] * 20
+    assert shares(found)[10:] == [found.summary.rho_max] * 20 == [rate] * 20
 
 
 def test_where_nothing_can_be_said_nothing_is_left_out_and_the_question_stays(started):
@@ -254,10 +255,8 @@ def test_in_a_loop_of_ones_own_a_pair_trains_as_by_fit(blobs):
 
 
 def test_it_is_less_fooled_than_plain_training(fooled):
-    assert fooled("co-teaching", rho_max=0.4).summary["test_accuracy"] > fooled("plain").summary["test_accuracy"] + 0.1
-    assert (
-        fooled("co-teaching", rho_max=0.4).summary["noise"]["auroc"] > fooled("plain").summary["noise"]["auroc"] + 0.1
-    )
+    assert fooled("co-teaching", rho_max=0.4).summary.test_accuracy > fooled("plain").summary.test_accuracy + 0.1
+    assert fooled("co-teaching", rho_max=0.4).summary.noise.auroc > fooled("plain").summary.noise.auroc + 0.1
 
 
 def test_digits_with_four_wrong_labels_in_ten_are_learned():
@@ -268,7 +267,7 @@ def test_digits_with_four_wrong_labels_in_ten_are_learned():
     wrong = torch.rand(len(train), generator=draw) < 0.4
     given = torch.where(wrong, (y[train] + torch.randint(1, 10, (len(train),), generator=draw)) % 10, y[train])
 
-    def run(method: str, **options: Any) -> dict[str, Any]:
+    def run(method: str, **options: Any) -> Summary:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
@@ -278,8 +277,8 @@ def test_digits_with_four_wrong_labels_in_ten_are_learned():
         )  # fmt: skip
         return result.summary
 
-    assert run("plain")["test_accuracy"] < 0.84
-    assert run("co-teaching", noise_rate=0.4)["test_accuracy"] > 0.87
+    assert run("plain").test_accuracy < 0.84
+    assert run("co-teaching", noise_rate=0.4).test_accuracy > 0.87
     found_out = run("co-teaching")
-    assert found_out["test_accuracy"] > 0.86
-    assert 0.3 < found_out["noise_rate"]["rate"] < 0.45
+    assert found_out.test_accuracy > 0.86
+    assert 0.3 < found_out.noise_rate.rate < 0.45

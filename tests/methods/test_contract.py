@@ -110,14 +110,14 @@ def test_history_ledger_and_summary_agree(variant, blobs, make_model):
     assert [row["epoch"] for row in history] == list(range(EPOCHS))
     assert all(row["kept"] + row["dropped"] == n for row in history)
     assert all(math.isfinite(row["train_loss"]) for row in history)
-    assert history[-1]["dropped"] == result.summary["dropped"] == int(ledger["dropped"].sum())
+    assert history[-1]["dropped"] == result.summary.dropped == int(ledger["dropped"].sum())
     assert sum(row["dropped"] for row in history) == int(ledger["drop_count"].sum())
     changes = [row["went"] - row["came"] for row in history]
     assert np.cumsum(changes).tolist() == [row["dropped"] for row in history]
     probes = sum(row["probed"] for row in history) + 1
     assert ledger["times_probed"].eq(probes).all()
     assert torch.isfinite(ledger["loss"]).all()
-    assert result.summary["test_accuracy"] > 0.8
+    assert result.summary.test_accuracy > 0.8
 
 
 def test_the_same_seed_gives_the_same_bits(variant, blobs, make_model, bits):
@@ -140,7 +140,7 @@ def test_the_truth_changes_no_weight(variant, blobs, make_model, bits):
     assert all(same_ledger(results[0].ledger, result.ledger) for result in results)
     found = [result.training.method.state_dict().get("automatic") for result in results]
     assert found[0] == found[1] == found[2]
-    assert results[1].summary["noise"] != results[2].summary["noise"]
+    assert results[1].summary.noise != results[2].summary.noise
 
 
 def test_the_number_of_workers_changes_nothing(variant, blobs, make_model, bits):
@@ -381,8 +381,8 @@ def test_a_new_method_runs_without_touching_the_library(blobs, make_model, bits)
     assert sum(method.seen) == 4 * len(blobs.x)
     assert [row["probed"] for row in result.history] == [False, True, False, True]
     assert result.ledger["guess"].dtype == torch.float16
-    assert result.summary["method"] == "bootstrapped"
-    assert result.summary["test_accuracy"] > 0.8
+    assert result.summary.method == "bootstrapped"
+    assert result.summary.test_accuracy > 0.8
 
     again = copy.deepcopy(method)
     resumed = run(again, observers=(Restored(snapshot),))

@@ -64,8 +64,8 @@ def test_options_that_make_no_sense_are_refused(options, message, started, label
 
 
 def test_it_is_less_fooled_than_plain_training(fooled):
-    assert fooled("elr").summary["test_accuracy"] > fooled("plain").summary["test_accuracy"] + 0.15
-    assert fooled("elr").summary["noise"]["auroc"] > fooled("plain").summary["noise"]["auroc"] + 0.15
+    assert fooled("elr").summary.test_accuracy > fooled("plain").summary.test_accuracy + 0.15
+    assert fooled("elr").summary.noise.auroc > fooled("plain").summary.noise.auroc + 0.15
 
 
 def test_without_its_regulariser_it_is_plain_training(fooled):

@@ -82,15 +82,15 @@ def test_the_measured_share_is_one(until, started):
 
 def test_mean_margins_tell_wrong_labels_better_than_the_loss_in_the_end(fooled):
     found, plain = fooled("margins"), fooled("plain")
-    assert found.summary["noise"]["auroc"] > plain.summary["noise"]["auroc"] + 0.1
-    assert found.summary["test_accuracy"] > plain.summary["test_accuracy"] + 0.1
+    assert found.summary.noise.auroc > plain.summary.noise.auroc + 0.1
+    assert found.summary.test_accuracy > plain.summary.test_accuracy + 0.1
     torch.testing.assert_close(found.ledger["score"], -mean_margin(found.ledger))
 
 
 def test_it_points_out_whose_margin_was_negative_most_suspicious_first(fooled):
     result = fooled("margins", rho_max=0.4)
     issues, margin = result.issues, mean_margin(result.ledger)
-    assert result.summary["noise"]["flagged"]["precision"] > 0.9
+    assert result.summary.noise.flagged.precision > 0.9
     assert len(issues) > 40
     assert (margin[issues["row"].tolist()] < 0).all()
     assert issues["margin"].is_monotonic_increasing

@@ -60,8 +60,8 @@ def test_alpha_is_positive(alpha, started, labels):
 
 
 def test_it_is_less_fooled_than_plain_training(fooled):
-    assert fooled("mixup").summary["test_accuracy"] > fooled("plain").summary["test_accuracy"] + 0.03
-    assert fooled("mixup").summary["noise"]["auroc"] > fooled("plain").summary["noise"]["auroc"] + 0.03
+    assert fooled("mixup").summary.test_accuracy > fooled("plain").summary.test_accuracy + 0.03
+    assert fooled("mixup").summary.noise.auroc > fooled("plain").summary.noise.auroc + 0.03
 
 
 def test_numbers_are_blended_too():

@@ -88,8 +88,8 @@ def test_a_smoothed_label_asks_for_no_more_than_its_share(started, batch_of):
 
 @pytest.mark.parametrize(("method", "gain"), [("gce", 0.1), ("sce", 0.05)])
 def test_it_is_less_fooled_than_plain_training(method, gain, fooled):
-    assert fooled(method).summary["test_accuracy"] > fooled("plain").summary["test_accuracy"] + gain
-    assert fooled(method).summary["noise"]["auroc"] > fooled("plain").summary["noise"]["auroc"] + gain
+    assert fooled(method).summary.test_accuracy > fooled("plain").summary.test_accuracy + gain
+    assert fooled(method).summary.noise.auroc > fooled("plain").summary.noise.auroc + gain
 
 
 def test_label_smoothing_is_less_sure_of_what_it_learned_by_heart(fooled):

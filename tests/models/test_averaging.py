@@ -80,7 +80,7 @@ def test_a_run_hands_back_the_model_that_was_tested(engine):
     assert result.model is model
     with torch.no_grad():
         accuracy = float((model.eval()(x).argmax(1) == y).double().mean())
-    assert accuracy == pytest.approx(result.summary["test_accuracy"])
+    assert accuracy == pytest.approx(result.summary.test_accuracy)
     last = result.training.engine.average
     assert last is not None
     assert all(torch.equal(value, last.model.state_dict()[name]) for name, value in model.state_dict().items())

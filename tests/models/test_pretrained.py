@@ -131,7 +131,7 @@ def test_without_a_gpu_texts_train_on_frozen_features(language_model, tmp_path):
     frame = pd.DataFrame({"text": texts, "label": np.array(["good", "bad"])[labels]})
     options = {"label": "label", "text": "text", "model": language_model, "device": "cpu", "epochs": 6}
     run = stepe.clean(frame, out=tmp_path / "run", **options)
-    assert run.summary["test_accuracy"] == 1
+    assert run.summary.test_accuracy == 1
     assert run.predict(pd.DataFrame({"text": ["a awful film", "fine"]}))["predicted_label"].tolist() == ["bad", "good"]
 
 
@@ -143,7 +143,7 @@ def test_without_a_gpu_pictures_train_on_frozen_features(tmp_path):
         folder.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (20 + i, 30), colour).save(folder / f"{i}.png")
     run = stepe.clean(tmp_path / "photos", model="timm:any", device="cpu", epochs=4, out=tmp_path / "run")
-    assert run.summary["test_accuracy"] == 1
+    assert run.summary.test_accuracy == 1
     encoder = read_encoder(json.loads((run.path / "preprocessing.json").read_text())["encoder"])
     assert isinstance(encoder, FrozenEncoder)
     assert isinstance(encoder.inputs, ImageEncoder)

@@ -199,7 +199,7 @@ def test_an_estimate_is_drawn_with_its_range(digits_run: Run, tmp_path: Path) ->
         ({"rate": 0.3, "low": 0.2, "high": 0.35}, [("estimated wrong", "30.0%"), ("90% range", "20.0% to 35.0%")]),
         ({"rate": 0.0, "low": 0.0, "high": 1.0}, None),
     ):
-        (tmp_path / "run" / "summary.json").write_text(json.dumps(digits_run.summary | {"noise_rate": rate}))
+        (tmp_path / "run" / "summary.json").write_text(json.dumps(digits_run.summary.to_json() | {"noise_rate": rate}))
         drawing = figures.noise_range(Run(tmp_path / "run"))
         assert drawing is not None
         values = [stop.values for stop in drawing.stops]

@@ -6,12 +6,16 @@ from typing import Any
 import pytest
 
 from stepe.report.findings import who_judged
+from stepe.run.record import Contradicted, ProbeFacts, Summary
 
 
 def judged_by(reach: str, trained: float, unseen: float, *, chosen: bool = True) -> Any:
     """A run of which no more is asked."""
-    probe = {"reach": reach, "chosen": chosen, "contradicted": {"trained": trained, "unseen": unseen}}
-    return SimpleNamespace(summary={"probe": probe})
+    return run_of(ProbeFacts(reach, chosen, Contradicted(trained, unseen)))
+
+
+def run_of(probe: ProbeFacts) -> Any:
+    return SimpleNamespace(summary=Summary(samples=9, flagged=0, probe=probe))
 
 
 @pytest.mark.parametrize(
@@ -34,5 +38,4 @@ def test_who_judged_is_said_with_what_was_seen(reach, trained, follows):
 
 def test_nothing_is_said_where_nothing_was_chosen():
     assert who_judged(judged_by("cross:2x2", 0.1, 0.4, chosen=False)) == ""
-    assert who_judged(SimpleNamespace(summary={"probe": {"reach": "in-sample"}})) == ""  # type: ignore[arg-type]
-    assert who_judged(SimpleNamespace(summary={})) == ""  # type: ignore[arg-type]
+    assert who_judged(run_of(ProbeFacts("in-sample"))) == ""

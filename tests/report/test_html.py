@@ -115,16 +115,16 @@ def test_an_estimate_decides_what_no_flags_mean(rate, headline, cautious, plain_
 )
 def test_classes_that_were_not_learned_are_named(classes, said, digits_run: Run, tmp_path: Path) -> None:
     path = copied(digits_run, tmp_path / "run")
-    (path / "summary.json").write_text(json.dumps(digits_run.summary | {"hardly_recognised": classes}))
+    (path / "summary.json").write_text(json.dumps(digits_run.summary.to_json() | {"hardly_recognised": classes}))
     assert said in render(Run(path))
-    (path / "summary.json").write_text(json.dumps(digits_run.summary | {"hardly_recognised": []}))
+    (path / "summary.json").write_text(json.dumps(digits_run.summary.to_json() | {"hardly_recognised": []}))
     assert "hardly recognises" not in render(Run(path))
 
 
 def test_an_estimate_is_stated_with_its_range_and_where_the_flags_are(digits_run: Run, tmp_path: Path) -> None:
     path = copied(digits_run, tmp_path / "run")
     rate = {"rate": 0.081, "low": 0.06, "high": 0.104}
-    (path / "summary.json").write_text(json.dumps(digits_run.summary | {"noise_rate": rate, "flagged": 961}))
+    (path / "summary.json").write_text(json.dumps(digits_run.summary.to_json() | {"noise_rate": rate, "flagged": 961}))
     samples = digits_run.samples
     for spread, clause in (
         ({"3": 60, "4": 10, "5": 10, "6": 10}, "; one class holds 67% of them"),
@@ -148,7 +148,9 @@ def test_an_estimate_is_stated_with_its_range_and_where_the_flags_are(digits_run
 def test_a_range_that_says_nothing_states_no_rate(flagged: int, said: str, digits_run: Run, tmp_path: Path) -> None:
     path = copied(digits_run, tmp_path / "run")
     rate = {"rate": 0.4, "low": 0.02, "high": 0.9, "unrelated": 0.0}
-    (path / "summary.json").write_text(json.dumps(digits_run.summary | {"noise_rate": rate, "flagged": flagged}))
+    (path / "summary.json").write_text(
+        json.dumps(digits_run.summary.to_json() | {"noise_rate": rate, "flagged": flagged})
+    )
     assert headline(Run(path)).startswith(said)
     assert "About 40%" not in render(Run(path))
 
@@ -160,7 +162,7 @@ def test_one_label_looks_and_none_looks(digits_run: Run, tmp_path: Path) -> None
         (0, "None of the 1,438 labels looks wrong."),
     ):
         digits_run.samples.assign(flagged=digits_run.samples["rank"] <= flagged).to_parquet(path / "samples.parquet")
-        (path / "summary.json").write_text(json.dumps(digits_run.summary | {"flagged": flagged}))
+        (path / "summary.json").write_text(json.dumps(digits_run.summary.to_json() | {"flagged": flagged}))
         assert headline(Run(path)) == said
 
 
@@ -217,14 +219,14 @@ def test_other_methods_stand_beside_this_one(digits_run: Run, digits_page: Page)
     table = comparison([digits_run, *digits_run.others])
     assert [row[0] for row in table.rows] == ["step-e-plus", "oracle", "plain"]
     cells = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    assert cells["step-e-plus"]["Test accuracy"] == f"{100 * digits_run.summary['test_accuracy']:.1f}%"
-    assert cells["step-e-plus"]["F1 flagged"] == f"{100 * digits_run.summary['noise']['flagged']['f1']:.1f}%"
+    assert cells["step-e-plus"]["Test accuracy"] == f"{100 * digits_run.summary.test_accuracy:.1f}%"
+    assert cells["step-e-plus"]["F1 flagged"] == f"{100 * digits_run.summary.noise.flagged.f1:.1f}%"
     assert cells["plain"]["F1 dropped"] == "–"
     assert cells["plain"]["AUROC"].endswith("%")
     assert cells["oracle"]["AUROC"] == "–"
-    plain = next(run.summary["seconds"] for run in digits_run.others if run.method == "plain")
+    plain = next(run.summary.seconds for run in digits_run.others if run.method == "plain")
     assert cells["plain"]["Time, plain = 1"] == "1.00"
-    assert cells["step-e-plus"]["Time, plain = 1"] == f"{digits_run.summary['seconds'] / plain:.2f}"
+    assert cells["step-e-plus"]["Time, plain = 1"] == f"{digits_run.summary.seconds / plain:.2f}"
     assert "plain training on the clean labels" in digits_page.text
 
 
@@ -241,7 +243,7 @@ def test_accuracy_against_untrusted_labels_says_so(features_page: Page, digits_p
 
 
 def test_accuracy_stands_with_and_without_cleaning(digits_run: Run, digits_page: Page, features_page: Page) -> None:
-    measured = {run.method: f"{100 * run.summary['test_accuracy']:.1f}%" for run in (digits_run, *digits_run.others)}
+    measured = {run.method: f"{100 * run.summary.test_accuracy:.1f}%" for run in (digits_run, *digits_run.others)}
     words = {"step-e-plus": "with cleaning", "plain": "without cleaning", "oracle": "with clean labels"}
     for method, said in words.items():
         assert f"{said} {measured[method]}" in digits_page.text
@@ -308,7 +310,7 @@ def test_classes_are_ordered_by_their_share_of_suspects(digits_run: Run) -> None
     shares = [row.flagged_share for row in found]
     assert shares == sorted(shares, reverse=True)
     assert sum(row.flagged for row in found) == len(digits_run.issues)
-    assert sum(row.dropped for row in found) == digits_run.summary["dropped"]
+    assert sum(row.dropped for row in found) == digits_run.summary.dropped
     assert sum(row.samples for row in found) == 1438
     assert {row.name for row in found} == set(digits_run.class_names)
     held_out = digits_run.samples[digits_run.samples["split"] == "test"]

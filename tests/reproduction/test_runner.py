@@ -166,7 +166,7 @@ def test_shares_are_in_percent(finished):
     for cell in cells:
         run, result = read(out / "runs" / f"{cell.key}.json")["run"], results[cell.key]
         summary = result.summary
-        assert run["test_accuracy"] == pytest.approx(100 * summary["test_accuracy"])
+        assert run["test_accuracy"] == pytest.approx(100 * summary.test_accuracy)
         assert run["best_test_accuracy"] == pytest.approx(100 * max(row["test_accuracy"] for row in result.history))
         for row, was in zip(run["history"], result.history, strict=True):
             for name in ("test_accuracy", "precision", "recall", "f1", "auroc"):
@@ -177,10 +177,10 @@ def test_shares_are_in_percent(finished):
             for name in ("kept", "dropped", "drop_fraction", "train_loss", "learning_rate"):
                 assert row[name] == was[name]
         if run["noise_f1"] is not None:
-            dropped = summary["noise"]["dropped"]
+            dropped = summary.noise.dropped
             for name in ("f1", "precision", "recall"):
-                assert run[f"noise_{name}"] == pytest.approx(100 * dropped[name])
-            assert run["noise_auroc"] == pytest.approx(100 * summary["noise"]["auroc"])
+                assert run[f"noise_{name}"] == pytest.approx(100 * getattr(dropped, name))
+            assert run["noise_auroc"] == pytest.approx(100 * summary.noise.auroc)
     step_e = read(out / "cifar100n.json")["runs"][8]
     assert step_e["method"] == "step-e"
     assert max(row["f1"] for row in step_e["history"]) > 1  # a share would be below
@@ -422,7 +422,7 @@ def test_the_truth_reaches_no_weight(method, bench, bits):
     assert bits(one.model) == bits(two.model)
     assert torch.equal(one.ledger["drop_count"], two.ledger["drop_count"])
     assert torch.equal(one.ledger["loss"], two.ledger["loss"])
-    assert one.summary["noise"] != two.summary["noise"]
+    assert one.summary.noise != two.summary.noise
 
 
 def test_the_oracle_is_plain_training_on_the_clean_labels(bench, bits):

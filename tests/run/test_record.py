@@ -4,9 +4,21 @@ import json
 
 import pytest
 
+from stepe.beliefs.rate import Rate
 from stepe.errors import RunError
+from stepe.loop.metrics import Detection
 from stepe.run.folder import RunFolder
-from stepe.run.record import Config, Environment, Fit, MethodFacts, Request
+from stepe.run.record import (
+    Config,
+    Contradicted,
+    Environment,
+    Fit,
+    MethodFacts,
+    NoiseFound,
+    ProbeFacts,
+    Request,
+    Summary,
+)
 
 CONFIG = Config(
     request=Request(name="mine", data="mine.csv", methods=("step-e", "plain"), features=("a*",), warmup="auto"),
@@ -61,3 +73,40 @@ def test_the_word_of_older_versions_is_understood(tmp_path, request_, clean, exp
     write(tmp_path, CONFIG.to_json() | {"format": 1, "request": request_})
     found = RunFolder(tmp_path).request
     assert (found.held_out_is_clean, found.uniform_classes, found.is_experiment) == (clean, clean, experiment)
+
+
+FOUND = Detection(0.5, 1.0, 2 / 3)
+SUMMARY = Summary(
+    method="step-e",
+    epochs=3,
+    samples=9,
+    dropped=2,
+    flagged=1,
+    probe=ProbeFacts("cross:2x2", True, Contradicted(0.1, 0.2)),
+    warmup=1,
+    noise_rate=Rate(0.1, 0.0, 0.2),
+    hardly_recognised=(1,),
+    noise=NoiseFound(2, None, dropped=FOUND, flagged=FOUND),
+    more={"tau": 0.3},
+)
+
+
+@pytest.mark.parametrize("summary", [SUMMARY, Summary(samples=9, flagged=0)], ids=["much", "little"])
+def test_a_summary_that_is_written_is_read(tmp_path, summary):
+    (tmp_path / "summary.json").write_text(json.dumps(summary.to_json()))
+    assert Summary.read(tmp_path) == summary
+
+
+def test_a_summary_says_only_what_is_known():
+    assert SUMMARY.to_json()["tau"] == 0.3
+    assert Summary(samples=9, flagged=0).to_json().keys() == {
+        *("method", "epochs", "samples", "dropped", "flagged", "seconds", "seconds_per_epoch", "probe")
+    }
+
+
+def test_a_summary_that_makes_no_sense_is_refused_in_a_line(tmp_path):
+    changed = SUMMARY.to_json() | {"noise_rate": {"rate": "low", "low": 0, "high": 1}}
+    (tmp_path / "summary.json").write_text(json.dumps(changed))
+    with pytest.raises(RunError, match=r'summary\.json, noise_rate\.rate is "low", which is not a number; ') as error:
+        Summary.read(tmp_path)
+    assert "\n" not in str(error.value)

@@ -284,19 +284,19 @@ def test_the_summary_reports_the_last_epoch_and_names_the_best(blobs, make_model
     )
     summary, history, dropped = result.summary, result.history, result.ledger["dropped"]
     accuracies = [row["test_accuracy"] for row in history]
-    assert summary["test_accuracy"] == accuracies[-1]
-    assert summary["best_test_accuracy"] == max(accuracies)
+    assert summary.test_accuracy == accuracies[-1]
+    assert summary.best_test_accuracy == max(accuracies)
     flagged = dropped & (result.ledger["margin"] < 0)
-    assert summary["flagged"] == int(flagged.sum()) <= summary["dropped"] == int(dropped.sum())
-    noise = summary["noise"]
-    assert noise["noisy"] == int((blobs.given != blobs.clean).sum())
-    assert noise["dropped"]["precision"] == pytest.approx(float((blobs.given != blobs.clean)[dropped].double().mean()))
-    assert noise["dropped"] == {key: history[-1][key] for key in ("precision", "recall", "f1")}
-    assert summary["seconds"] == pytest.approx(sum(row["seconds"] for row in history))
+    assert summary.flagged == int(flagged.sum()) <= summary.dropped == int(dropped.sum())
+    noise = summary.noise
+    assert noise.noisy == int((blobs.given != blobs.clean).sum())
+    assert noise.dropped.precision == pytest.approx(float((blobs.given != blobs.clean)[dropped].double().mean()))
+    assert asdict(noise.dropped) == {key: history[-1][key] for key in ("precision", "recall", "f1")}
+    assert summary.seconds == pytest.approx(sum(row["seconds"] for row in history))
 
 
 def test_without_truth_or_test_data_nothing_is_said_of_them(blobs, make_model):
     result = stepe.fit(make_model(), blobs.x, blobs.given, rho_max=0.3, epochs=2, device="cpu")
-    assert not {"test_accuracy", "noise"} & result.summary.keys()
+    assert not {"test_accuracy", "noise"} & result.summary.to_json().keys()
     assert not {"test_accuracy", "auroc", "f1"} & result.history[-1].keys()
     assert result.held_out is None

@@ -89,9 +89,9 @@ def test_step_e_is_the_papers_algorithm_written_out(blobs, make_model):
 
 def test_what_is_dropped_is_mostly_what_is_wrong(blobs, make_model):
     result = fit(make_model(), blobs.x, blobs.given, epochs=10, truth=blobs.truth, test=(blobs.x, blobs.clean))
-    assert result.summary["noise"]["dropped"]["recall"] > 0.9
-    assert result.summary["noise"]["auroc"] > 0.95
-    assert result.summary["test_accuracy"] > 0.95
+    assert result.summary.noise.dropped.recall > 0.9
+    assert result.summary.noise.auroc > 0.95
+    assert result.summary.test_accuracy > 0.95
 
 
 def test_the_last_word_on_every_sample_comes_from_the_finished_model(blobs, make_model):
@@ -163,7 +163,7 @@ def test_a_criterion_of_ones_own_both_trains_and_ranks(blobs, make_model):
     result = fit(make_model(), blobs.x, blobs.given, criterion=squared, epochs=8, test=(blobs.x, blobs.clean))
     expected = squared(result.model.eval()(blobs.x), blobs.given).detach()
     torch.testing.assert_close(result.ledger["loss"], expected)
-    assert result.summary["test_accuracy"] > 0.9
+    assert result.summary.test_accuracy > 0.9
 
 
 def test_a_binary_criterion_with_one_output_works(blobs):
@@ -173,7 +173,7 @@ def test_a_binary_criterion_with_one_output_works(blobs):
     result = fit(nn.Linear(6, 1), blobs.x, (blobs.given > 0).long(), criterion=binary)
     assert torch.isfinite(result.ledger["loss"]).all()
     assert result.ledger["prediction"].eq(-1).all()
-    assert result.summary["flagged"] == result.summary["dropped"] > 0  # nothing to disagree with: the drop decides
+    assert result.summary.flagged == result.summary.dropped > 0  # nothing to disagree with: the drop decides
 
 
 def test_augmentation_draws_by_sample_and_epoch(blobs, make_model):
@@ -306,7 +306,7 @@ def test_rates_held_in_tensors_end_up_as_numbers_in_the_history(blobs, make_mode
 @pytest.mark.parametrize("amp", ["bf16", "fp16"])
 def test_reduced_precision_works_on_a_cpu(amp, blobs, make_model):
     result = fit(make_model(), blobs.x, blobs.given, amp=amp, epochs=6, test=(blobs.x, blobs.clean))
-    assert result.summary["test_accuracy"] > 0.9
+    assert result.summary.test_accuracy > 0.9
 
 
 def test_a_batch_larger_than_the_data_is_the_data(blobs, make_model, bits):

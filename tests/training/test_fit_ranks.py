@@ -219,7 +219,7 @@ def test_found_out_rates_agree_on_every_rank(processes):
     options = {"rho_max": "auto", "warmup": 2, "epochs": 5}
     runs = processes.run(2, _crossed, options)
     assert_same_run(runs, fitted(**options))
-    assert runs[0]["summary"]["noise_rate"] == runs[1]["summary"]["noise_rate"]
+    assert runs[0]["summary"].noise_rate == runs[1]["summary"].noise_rate
 
 
 def test_batch_statistics_differ_between_ranks_but_the_models_do_not(processes):

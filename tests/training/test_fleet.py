@@ -79,7 +79,7 @@ def test_runs_really_take_turns(prepare):
 
     jobs = [prepare("plain", epochs=epochs, observers=(Ended(name),)) for name, epochs in (("long", 4), ("short", 2))]
     results = run_together(jobs)
-    assert [result.summary["epochs"] for result in results] == [4, 2]
+    assert [result.summary.epochs for result in results] == [4, 2]
     assert ended.index(("short", 1)) < ended.index(("long", 2))
     assert ended.index(("long", 0)) < ended.index(("short", 1))
 

@@ -131,7 +131,7 @@ def test_the_tables_agree_with_the_ledger_and_each_other(train, tmp_path, blobs)
     assert (samples["flagged"] <= samples["dropped"]).all()
     assert sorted(samples["rank"]) == list(range(1, len(samples) + 1))
     issues = pd.read_csv(tmp_path / "run" / "issues.csv", dtype={"id": str, "given_label": str, "suggested_label": str})
-    assert len(issues) == run.summary["flagged"] > 0
+    assert len(issues) == run.summary.flagged > 0
     assert issues["rank"].tolist() == list(range(1, len(issues) + 1))
     assert issues["suspicion"].is_monotonic_decreasing
     assert issues["id"].tolist() == run.issues["id"].tolist()

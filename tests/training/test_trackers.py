@@ -65,7 +65,7 @@ def test_tensorboard_shows_the_history(fit, tmp_path):
     assert "epoch" not in tags["scalars"]
     assert "probed" not in tags["scalars"]
     written = events(tmp_path / "logs").Tensors("summary/text_summary")[0].tensor_proto.string_val[0]
-    assert json.loads(written)["flagged"] == result.summary["flagged"]
+    assert json.loads(written)["flagged"] == result.summary.flagged
 
 
 @pytest.mark.parametrize("checkpoint_every", [1, 4])
@@ -229,7 +229,7 @@ def test_weights_and_biases_goes_on_with_the_run_of_before(fit, wandb, tmp_path,
     (sent,) = wandb.runs.values()
     assert list(sent.lines) == list(range(EPOCHS))
     assert sent.lines[2]["train_loss"] == result.history[2]["train_loss"]
-    assert sent.summary["flagged"] == result.summary["flagged"]
+    assert sent.summary["flagged"] == result.summary.flagged
     assert sent.finished
     assert wandb.asked[0]["project"] == "mine"
     assert wandb.asked[0]["config"]["method"] == "step-e"

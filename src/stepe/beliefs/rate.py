@@ -80,15 +80,15 @@ class Rate:
 UNKNOWN = Rate(0.0, 0.0, 1.0)
 
 
-def stated_rate(found: dict[str, float]) -> str:
-    """A rate in a sentence, from its JSON.
+def stated_rate(found: Rate) -> str:
+    """A rate in a sentence.
 
-    >>> stated_rate({"rate": 0.081, "low": 0.06, "high": 0.1})
+    >>> stated_rate(Rate(0.081, 0.06, 0.1))
     'About 8% of the labels are estimated to be wrong (90% range: 6% to 10%).'
     """
-    if Rate(**found).is_unknown:
+    if found.is_unknown:
         return "The model learned too little to say how many labels are wrong; give it more epochs, or more data."
-    span = f"{found['low']:.0%} to {found['high']:.0%}"
-    if Rate(**found).is_vague:
+    span = f"{found.low:.0%} to {found.high:.0%}"
+    if found.is_vague:
         return f"How many labels are wrong cannot be told: the model explains too few of them (90% range: {span})."
-    return f"About {found['rate']:.0%} of the labels are estimated to be wrong (90% range: {span})."
+    return f"About {found.rate:.0%} of the labels are estimated to be wrong (90% range: {span})."

@@ -86,7 +86,7 @@ def clean(
     if written is not None:
         run.report()  # it lists the files that are there
     _show_result(run, written, quiet=quiet, as_json=as_json)
-    share = run.summary["flagged"] / run.summary["samples"]
+    share = run.summary.flagged_share
     if fail_above is not None and share > fail_above:
         print_line(f"{share:.1%} of the labels look wrong, more than the {fail_above:.1%} that --fail-above allows")
         raise typer.Exit(EXIT_TOO_NOISY)
@@ -119,12 +119,12 @@ def _with_progress(console: Console, work: "Callable[[Any], Run]") -> "Run":
 def _show_result(run: "Run", written: Path | None, *, quiet: bool, as_json: bool) -> None:
     report = run.path / "report.html"
     if as_json:
-        runs = {other.method: other.summary for other in run.others}
+        runs = {other.method: other.summary.to_json() for other in run.others}
         result = {
             "run": str(run.path),
             "report": str(report),
             "cleaned": None if written is None else str(written),
-            "summary": run.summary,
+            "summary": run.summary.to_json(),
             "compare": runs,
         }
         typer.echo(json.dumps(result))
@@ -143,19 +143,19 @@ def _show_result(run: "Run", written: Path | None, *, quiet: bool, as_json: bool
     title = run.request.name + (f", {noise} noise" if noise else "")
     console.print()
     console.print(comparison(runs_in_order, [other.method for other in runs_in_order], escape(title)))
-    if run.summary["flagged"]:
+    if run.summary.flagged:
         console.print()
         console.print(suspects(run.issues))
-    elif run.summary["dropped"] == 0 and "noise_rate" not in run.summary:
+    elif run.summary.dropped == 0 and run.summary.noise_rate is None:
         console.print(f"\n{run.method} drops nothing, so it flags nothing.", highlight=False)
     console.print()
-    if "noise_rate" in run.summary:
-        console.print(stated_rate(run.summary["noise_rate"]), highlight=False, soft_wrap=True)
+    if run.summary.noise_rate is not None:
+        console.print(stated_rate(run.summary.noise_rate), highlight=False, soft_wrap=True)
     if unjudged := hardly_recognised(run):
         console.print(unjudged, highlight=False, soft_wrap=True, markup=False)
-    console.print(f"{run.summary['flagged']} of {run.summary['samples']} labels look wrong:", highlight=False)
+    console.print(f"{run.summary.flagged} of {run.summary.samples} labels look wrong:", highlight=False)
     for file in filter(None, (run.path / "issues.csv", written, report)):
         console.print(f"  {file}", highlight=False, soft_wrap=True, markup=False)
-    if run.summary["flagged"]:
+    if run.summary.flagged:
         command = f"stepe review {shlex.quote(str(run.path))}"
         console.print(f"Go through them with: {command}", highlight=False, soft_wrap=True, markup=False)

@@ -20,7 +20,7 @@ def compare(
     """Put runs side by side: a table, and their curves over each other."""
     opened = [open_run(run) for run in runs]
     if as_json:
-        typer.echo(json.dumps([{"run": str(run.path), "summary": run.summary} for run in opened]))
+        typer.echo(json.dumps([{"run": str(run.path), "summary": run.summary.to_json()} for run in opened]))
         return
     from stepe.cli.tables import comparison
     from stepe.files import replacing

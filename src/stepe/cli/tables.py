@@ -20,16 +20,16 @@ def comparison(runs: list[Run], names: list[str], title: str) -> Table:
         table.add_column(column, justify="right")
     for run, name in zip(runs, names, strict=True):
         summary = run.summary
-        noise = summary.get("noise")
-        drops = bool(summary["dropped"])
+        noise = summary.noise
+        drops = bool(summary.dropped)
         table.add_row(
             name,
-            percent(summary.get("test_accuracy")),
-            percent(noise["dropped"]["f1"]) if noise and drops else "-",
-            percent(noise["flagged"]["f1"]) if noise and drops else "-",
-            percent(noise["auroc"]) if noise and noise["noisy"] and run.method != "oracle" else "-",
-            str(summary["flagged"]) if drops else "-",
-            f"{summary['seconds']:.1f}",
+            percent(summary.test_accuracy),
+            percent(noise.dropped.f1) if noise and drops else "-",
+            percent(noise.flagged.f1) if noise and drops else "-",
+            percent(noise.auroc) if noise and noise.noisy and run.method != "oracle" else "-",
+            str(summary.flagged) if drops else "-",
+            f"{summary.seconds:.1f}",
         )
     return table
 

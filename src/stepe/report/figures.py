@@ -20,7 +20,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from stepe.beliefs.rate import Rate
 from stepe.errors import InputError
 from stepe.report.wording import percent
 from stepe.run.trace import Trace
@@ -234,30 +233,29 @@ def loss_histogram(run: "RunFolder") -> Drawing | None:
 @styled
 def noise_range(run: "RunFolder") -> Drawing | None:
     """How many labels are wrong: the estimate with its range, what was flagged and dropped, and the truth if known."""
-    samples = run.summary["samples"]
-    estimate = run.summary.get("noise_rate")
-    known = run.summary.get("noise")
-    if estimate is not None and Rate(**estimate).is_unknown:
+    samples = run.summary.samples
+    estimate, known = run.summary.noise_rate, run.summary.noise
+    if estimate is not None and estimate.is_unknown:
         estimate = None
     if estimate is None and known is None:
         return None
-    shares = {"flagged": run.summary["flagged"] / samples, "dropped": run.summary["dropped"] / samples}
+    shares = {"flagged": run.summary.flagged / samples, "dropped": run.summary.dropped / samples}
     if known is not None:
-        shares = {"wrong": known["noisy"] / samples} | shares
+        shares = {"wrong": known.noisy / samples} | shares
     figure, axes = _chart()
     names = [*(["estimated"] if estimate else []), *shares]
     rows = dict(zip(names, range(len(names))[::-1], strict=True))
     values = {name: [(name, percent(value))] for name, value in shares.items()}
     if estimate:
-        axes.barh(rows["estimated"], estimate["high"] - estimate["low"], 0.5, estimate["low"], color=KEPT, alpha=0.3)
-        axes.plot(estimate["rate"], rows["estimated"], "o", color=KEPT, markersize=8)
-        shares["estimated"] = estimate["rate"]
-        span = f"{percent(estimate['low'])} to {percent(estimate['high'])}"
-        values["estimated"] = [("estimated wrong", percent(estimate["rate"])), ("90% range", span)]
+        axes.barh(rows["estimated"], estimate.high - estimate.low, 0.5, estimate.low, color=KEPT, alpha=0.3)
+        axes.plot(estimate.rate, rows["estimated"], "o", color=KEPT, markersize=8)
+        shares["estimated"] = estimate.rate
+        span = f"{percent(estimate.low)} to {percent(estimate.high)}"
+        values["estimated"] = [("estimated wrong", percent(estimate.rate)), ("90% range", span)]
     for name, colour in (("wrong", INK), ("flagged", DROPPED), ("dropped", DROPPED)):
         if name in shares:
             axes.barh(rows[name], shares[name], 0.5, color=colour, alpha=0.45 if name == "dropped" else 0.85)
-    widest = max([*shares.values(), estimate["high"] if estimate else 0.0, 0.01])
+    widest = max([*shares.values(), estimate.high if estimate else 0.0, 0.01])
     axes.set_xlim(0, min(1.0, 1.08 * widest))
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.6g}%")
@@ -329,12 +327,12 @@ def drops(run: "RunFolder") -> bool:
 
 def noise_known(run: "RunFolder") -> bool:
     """Whether it is known which samples are wrong, and some are: then finding them can be measured."""
-    return bool(run.summary.get("noise", {}).get("noisy"))
+    return run.summary.noise is not None and run.summary.noise.noisy > 0
 
 
 def warmup_epochs(run: "RunFolder") -> int:
     """Epochs before anything is dropped."""
-    return int(run.summary.get("warmup", 0))
+    return run.summary.warmup or 0
 
 
 def folder_names(runs: "Sequence[RunFolder]") -> list[str]:

@@ -20,11 +20,11 @@ def headline(run: "RunFolder") -> str:
 
     The shares are of the training labels: held-out ones are never flagged.
     """
-    flagged, n = run.summary["flagged"], run.summary["samples"]
-    estimate = Rate(**rate) if (rate := run.summary.get("noise_rate")) else None
+    flagged, n = run.summary.flagged, run.summary.samples
+    estimate = run.summary.noise_rate
     if estimate is None and not drops(run):
         return f"{_capital(run.method)} drops nothing, so it does not say which of the {n:,} labels look wrong."
-    if estimate is None and not run.summary["dropped"]:
+    if estimate is None and not run.summary.dropped:
         return f"{_capital(run.method)} ends with all {n:,} labels kept, so it does not say which look wrong."
     if estimate is not None and estimate.is_unknown:
         return f"Too little was learned to say which of the {n:,} labels look wrong."
@@ -63,21 +63,21 @@ def _where(run: "RunFolder") -> str:
 def findings(run: "RunFolder") -> list[str]:
     """What else to know at once, a sentence each."""
     found = []
-    noise = run.summary.get("noise")
+    noise = run.summary.noise
     planted = run.request.noise
     kind = f" ({planted})" if planted not in (None, "none") else ""
-    if noise is not None and not noise["noisy"]:
+    if noise is not None and not noise.noisy:
         found.append("No noise was planted here: if all the labels are right, each flag is a false alarm.")
-    elif noise is not None and run.summary["flagged"]:
+    elif noise is not None and run.summary.flagged:
         found.append(
-            f"The answer is known here{kind}: {noise['noisy']:,} samples are corrupted. The flags found "
-            f"{percent(noise['flagged']['recall'])} of them, and {percent(noise['flagged']['precision'])} of the flags "
+            f"The answer is known here{kind}: {noise.noisy:,} samples are corrupted. The flags found "
+            f"{percent(noise.flagged.recall)} of them, and {percent(noise.flagged.precision)} of the flags "
             "are right."
         )
     elif noise is not None:
-        found.append(f"The answer is known here{kind}: {noise['noisy']:,} samples are corrupted.")
-    if rate := run.summary.get("noise_rate"):
-        found.append(_caution(Rate(**rate)))
+        found.append(f"The answer is known here{kind}: {noise.noisy:,} samples are corrupted.")
+    if run.summary.noise_rate is not None:
+        found.append(_caution(run.summary.noise_rate))
     if unjudged := hardly_recognised(run):
         found.append(unjudged)
     return found
@@ -85,7 +85,7 @@ def findings(run: "RunFolder") -> list[str]:
 
 def hardly_recognised(run: "RunFolder") -> str:
     """Which classes the model has not learned well enough to speak against their labels; nothing if it has."""
-    names = [visible(run.class_names[i]) for i in run.summary.get("hardly_recognised", ())]
+    names = [visible(run.class_names[i]) for i in run.summary.hardly_recognised]
     if not names:
         return ""
     listed, more = names[:FEW], len(names) - FEW
@@ -106,12 +106,12 @@ def _caution(estimate: Rate) -> str:
 
 def who_judged(run: "RunFolder") -> str:
     """Whether models learned labels by heart, and who therefore judged the samples; nothing where that was given."""
-    probe = run.summary.get("probe", {})
-    if not (seen := probe.get("contradicted")) or not probe["chosen"]:
+    probe = run.summary.probe
+    if (seen := probe.contradicted) is None or not probe.chosen:
         return ""
-    if probe["reach"] == "in-sample":
+    if probe.reach == "in-sample":
         follows = "they do not learn labels by heart, so the model judged its own samples."
-    elif seen["trained"] < (1 - BY_HEART) * seen["unseen"]:
+    elif seen.trained < (1 - BY_HEART) * seen.unseen:
         follows = "they learn labels by heart, so every sample was judged by models that never trained on it."
     else:
         follows = (
@@ -119,8 +119,8 @@ def who_judged(run: "RunFolder") -> str:
             "models that never trained on it."
         )
     return (
-        f"In the warm-up, models contradicted {share(seen['trained'])} of the labels they trained on and "
-        f"{share(seen['unseen'])} of those they had not seen: {follows}"
+        f"In the warm-up, models contradicted {share(seen.trained)} of the labels they trained on and "
+        f"{share(seen.unseen)} of those they had not seen: {follows}"
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files as package_files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import jinja2
 from markupsafe import Markup
@@ -151,8 +151,8 @@ def render(run: "RunFolder") -> str:
         headline=headline(run),
         findings=findings(run),
         judged=who_judged(run),
-        looks_for_suspects=figures.drops(run) or "noise_rate" in run.summary,
-        truth_known="noise" in run.summary,
+        looks_for_suspects=figures.drops(run) or run.summary.noise_rate is not None,
+        truth_known=run.summary.noise is not None,
         accuracies=accuracies(run, others),
         facts=facts(run),
         comparison=comparison([run, *others]) if others else None,
@@ -162,7 +162,7 @@ def render(run: "RunFolder") -> str:
         pixelated=PIXELATED,
         names=names,
         numbers={name: i for i, name in enumerate(names)},
-        flagged=run.summary["flagged"],
+        flagged=run.summary.flagged,
         charts=list(charts(run, others)),
         classes=by_class[:CLASSES],
         worst=[each for each in by_class[:WORST] if each.flagged],
@@ -195,7 +195,7 @@ def accuracies(run: "RunFolder", others: "list[RunFolder]") -> list[tuple[str, s
     """The model's accuracy with and without cleaning, and with clean labels, as far as all of them were trained."""
     called = {run.method: "with cleaning" if figures.drops(run) else run.method}
     called |= {"plain": "without cleaning", "oracle": "with clean labels"} if figures.drops(run) else {}
-    measured = {each.method: each.summary.get("test_accuracy") for each in (run, *others)}
+    measured = {each.method: each.summary.test_accuracy for each in (run, *others)}
     return [(words, percent(measured[name])) for name, words in called.items() if measured.get(name) is not None]
 
 
@@ -203,14 +203,12 @@ def facts(run: "RunFolder") -> list[tuple[str, str]]:
     """The run at a glance."""
     summary = run.summary
     found = [
-        ("Data", f"{data_name(run)}: {summary['samples']:,} training samples, {len(run.class_names):,} classes"),
+        ("Data", f"{data_name(run)}: {summary.samples:,} training samples, {len(run.class_names):,} classes"),
         ("Method", ", ".join(filter(None, (run.method, run.method_summary)))),
     ]
     if figures.drops(run):
-        found.append(("Dropped", f"{summary['dropped']:,} ({share(summary['dropped'] / summary['samples'])})"))
-    found.append(
-        ("Training", f"{summary['epochs']} epochs, {duration(summary['seconds'])}, seed {run.config.fit.seed}")
-    )
+        found.append(("Dropped", f"{summary.dropped:,} ({share(summary.dropped / summary.samples)})"))
+    found.append(("Training", f"{summary.epochs} epochs, {duration(summary.seconds)}, seed {run.config.fit.seed}"))
     return found
 
 
@@ -224,8 +222,8 @@ def comparison(runs: "list[RunFolder]") -> Comparison:
             ("AUROC", _auroc),
         ]
     columns += [
-        ("Flagged", lambda run: f"{run.summary['flagged']:,}" if run.summary["dropped"] else DASH),
-        ("Seconds", lambda run: f"{run.summary['seconds']:,.1f}"),
+        ("Flagged", lambda run: f"{run.summary.flagged:,}" if run.summary.dropped else DASH),
+        ("Seconds", lambda run: f"{run.summary.seconds:,.1f}"),
         ("Time, plain = 1", lambda run: _relative_time(run, runs)),
     ]
     rows = [[run.method, *(cell(run) for _, cell in columns)] for run in runs]
@@ -240,27 +238,26 @@ def comparison(runs: "list[RunFolder]") -> Comparison:
 
 def _relative_time(run: "RunFolder", runs: "list[RunFolder]") -> str:
     """Against plain training of the same network for as many epochs, where that was part of it."""
-    plain = next((each.summary["seconds"] for each in runs if each.method == "plain"), 0)
-    return f"{run.summary['seconds'] / plain:.2f}" if plain else DASH
+    plain = next((each.summary.seconds for each in runs if each.method == "plain"), 0)
+    return f"{run.summary.seconds / plain:.2f}" if plain else DASH
 
 
 def charts(run: "RunFolder", others: "list[RunFolder]") -> Iterator[Chart]:
     """The charts that this run has something to show in."""
     runs = [run, *others]
-    n = run.summary["samples"]
+    n = run.summary.samples
     last = run.history[-1]
-    ends = ", ".join(
-        f"{each.method} {percent(each.summary['test_accuracy'])}" for each in runs if "test_accuracy" in each.summary
-    )
-    unsure = "" if "noise" in run.summary else " The held-out labels may be wrong too."
-    estimate = run.summary.get("noise_rate")
-    known = f", of {percent(run.summary['noise']['noisy'] / n)} that are" if "noise" in run.summary else ""
+    measured = [(each.method, each.summary.test_accuracy) for each in runs]
+    ends = ", ".join(f"{method} {percent(accuracy)}" for method, accuracy in measured if accuracy is not None)
+    noise, estimate = run.summary.noise, run.summary.noise_rate
+    unsure = "" if run.request.held_out_is_clean or noise is not None else " The held-out labels may be wrong too."
+    known = f", of {percent(noise.noisy / n)} that are" if noise is not None else ""
     yield from _chart(
         "noise",
         "How many labels are wrong",
         ("The bar around the estimate is its 90% range. " if estimate else "")
         + "Dropping is cautious and goes further than the noise; a flag says that the model doubts the label.",
-        f"Bar chart of shares of the training labels: {share(run.summary['flagged'] / n)} flagged{known}.",
+        f"Bar chart of shares of the training labels: {share(run.summary.flagged / n)} flagged{known}.",
         figures.noise_range(run),
     )
     yield from _chart(
@@ -403,14 +400,16 @@ def settings(run: "RunFolder") -> list[tuple[str, str]]:
 
 
 def _accuracy(run: "RunFolder") -> str:
-    return percent(run.summary.get("test_accuracy"))
+    return percent(run.summary.test_accuracy)
 
 
-def _found(run: "RunFolder", what: str) -> str:
+def _found(run: "RunFolder", what: Literal["dropped", "flagged"]) -> str:
     """F1 of the dropped or flagged; a run that drops nothing has none."""
-    return percent(run.summary["noise"][what]["f1"]) if figures.noise_known(run) and run.summary["dropped"] else DASH
+    noise = run.summary.noise
+    return percent(getattr(noise, what).f1) if noise is not None and noise.noisy and run.summary.dropped else DASH
 
 
 def _auroc(run: "RunFolder") -> str:
     # The oracle's losses are those of the clean labels: they cannot tell where the given ones are wrong.
-    return DASH if run.knows_clean_labels or not figures.noise_known(run) else percent(run.summary["noise"]["auroc"])
+    noise = run.summary.noise
+    return DASH if run.knows_clean_labels or noise is None or not noise.noisy else percent(noise.auroc)

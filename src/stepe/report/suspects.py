@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from stepe.beliefs.rate import Rate
 from stepe.report.figures import drops
 from stepe.review.choices import likely_classes
 from stepe.run.previews import LOSSLESS, Exhibit, encoded, media_type, shortened
@@ -33,8 +32,8 @@ Shown = dict[str, Any]
 
 def suspects(run: "RunFolder") -> list[Shown]:
     """The top of the list, each a plain object; classes are numbers of :func:`all_names`."""
-    rate = run.summary.get("noise_rate")
-    if (rate is None and not drops(run)) or (rate is not None and Rate(**rate).is_unknown):
+    rate = run.summary.noise_rate
+    if (rate is None and not drops(run)) or (rate is not None and rate.is_unknown):
         return []
     training = run.samples[run.samples["split"] == "train"].sort_values("rank")
     chosen = training[training["flagged"]].head(LISTED)

@@ -25,6 +25,7 @@ from stepe.methods import make_method, method_class
 from stepe.models.resnet import resnet18
 from stepe.reproduction.grid import IDENTITY, METHODS, Cell
 from stepe.run.environment import commit
+from stepe.run.record import Summary
 from stepe.samples.augmentation import CropFlip, Normalised
 from stepe.training import checkpoint
 from stepe.training.building import Observer, Result, Silent, Training
@@ -205,29 +206,32 @@ def summarise(cell: Cell, result: Result, *, engine: Engine = "resident", timed:
     """A run as the result files hold it; shares in percent."""
     summary = result.summary
     filters = cell.method in FILTERS
-    dropped = summary["noise"]["dropped"]
+    noise = summary.noise
+    assert noise is not None
+    assert summary.test_accuracy is not None
+    assert summary.best_test_accuracy is not None
     return {
         **cell.describe(),
         "engine": engine,
         "commit": commit(),  # a file gathers runs of several
-        "test_accuracy": 100 * summary["test_accuracy"],
-        "best_test_accuracy": 100 * summary["best_test_accuracy"],
-        "noise_f1": 100 * dropped["f1"] if filters else None,
-        "noise_precision": 100 * dropped["precision"] if filters else None,
-        "noise_recall": 100 * dropped["recall"] if filters else None,
-        "noise_auroc": _percent(summary["noise"]["auroc"]) if filters else None,
+        "test_accuracy": 100 * summary.test_accuracy,
+        "best_test_accuracy": 100 * summary.best_test_accuracy,
+        "noise_f1": 100 * noise.dropped.f1 if filters else None,
+        "noise_precision": 100 * noise.dropped.precision if filters else None,
+        "noise_recall": 100 * noise.dropped.recall if filters else None,
+        "noise_auroc": _percent(noise.auroc) if filters else None,
         **_found_out(summary),
-        "seconds_per_epoch": summary["seconds_per_epoch"] if timed else None,
-        "total_seconds": summary["seconds"] if timed else None,
+        "seconds_per_epoch": summary.seconds_per_epoch if timed else None,
+        "total_seconds": summary.seconds if timed else None,
         "history": [_in_percent(row) for row in result.history],
     }
 
 
-def _found_out(summary: Row) -> Row:
+def _found_out(summary: Summary) -> Row:
     """The noise rate as it was estimated, beside the true one, where it was not told."""
-    if "noise_rate" not in summary:
+    if summary.noise_rate is None or summary.noise is None:
         return {}
-    return {"noise_rate": summary["noise_rate"], "true_rate": summary["noise"]["noisy"] / summary["samples"]}
+    return {"noise_rate": summary.noise_rate.to_json(), "true_rate": summary.noise.noisy / summary.samples}
 
 
 def _in_percent(row: Row) -> Row:

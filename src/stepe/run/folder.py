@@ -18,7 +18,7 @@ from stepe.errors import RunError
 from stepe.files import inside
 from stepe.run.decisions import Decisions, Key
 from stepe.run.previews import Exhibit, clean_examples, read_exhibits
-from stepe.run.record import Config, Request
+from stepe.run.record import Config, Request, Summary
 from stepe.run.trace import Trace
 
 if TYPE_CHECKING:
@@ -91,14 +91,10 @@ class RunFolder:
         return rows
 
     @cached_property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Summary:
         """The run in a few numbers."""
         self.check_finished()
-        try:
-            summary: dict[str, Any] = json.loads(self.file("summary.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise RunError(f"{self.path / 'summary.json'} cannot be read ({error}); make the run again") from error
-        return summary
+        return Summary.read(self.path)
 
     @cached_property
     def samples(self) -> "pd.DataFrame":

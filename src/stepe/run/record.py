@@ -3,12 +3,14 @@
 Fields have the names that they have there. One with a default may be missing: older versions did not write it.
 """
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from stepe.beliefs.rate import Rate
 from stepe.errors import RunError
 from stepe.files import plain
+from stepe.loop.metrics import Detection
 from stepe.options.layout import DataKind, Layout
 from stepe.run.reading import read_json, typed
 
@@ -185,3 +187,95 @@ def _renamed(config: dict[str, Any]) -> dict[str, Any]:
     clean = not request["held_out_noisy"]
     known = {"held_out_is_clean": clean, "uniform_classes": clean, "is_experiment": clean or request.get("noise")}
     return config | {"request": request | {name: bool(each) for name, each in known.items()}}
+
+
+@dataclass(frozen=True)
+class Contradicted:
+    """The share of the labels that models contradicted in the warm-up: of those they trained on, and of others."""
+
+    trained: float
+    unseen: float
+
+
+@dataclass(frozen=True)
+class ProbeFacts:
+    """Who judged the samples."""
+
+    reach: str = "in-sample"
+    """``in-sample``, or ``cross:KxR``"""
+    chosen: bool | None = None
+    """whether that was found out in the warm-up; ``None``: it was given"""
+    contradicted: Contradicted | None = None
+    """by what it was found out"""
+
+
+@dataclass(frozen=True)
+class NoiseFound:
+    """How well the wrong labels were found, where they are known."""
+
+    noisy: int
+    """how many there are"""
+    auroc: float | None
+    """of the scores; ``None`` where no label is wrong, or all are"""
+    dropped: Detection
+    flagged: Detection
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A run in a few numbers, as ``summary.json`` holds them when it is finished. The last epoch counts."""
+
+    method: str = ""
+    epochs: int = 0
+    samples: int
+    """how many were trained on"""
+    dropped: int = 0
+    flagged: int
+    seconds: float = 0.0
+    seconds_per_epoch: float = 0.0
+    probe: ProbeFacts = ProbeFacts()
+    rho_max: float | None = None
+    """the largest share that may be dropped"""
+    warmup: int | None = None
+    """epochs before anything is dropped; ``None``: the method has no warm-up"""
+    noise_rate: Rate | None = None
+    """how many labels are wrong, where that was found out"""
+    hardly_recognised: tuple[int, ...] = ()
+    """classes of which not all labels may be called wrong"""
+    test_loss: float | None = None
+    """the next three: of held-out samples, where there are any"""
+    test_accuracy: float | None = None
+    best_test_accuracy: float | None = None
+    noise: NoiseFound | None = None
+    unlabelled: int | None = None
+    """how many samples without a label were predicted, where there are any"""
+    more: dict[str, Any] = field(default_factory=dict)
+    """what a method of one's own found out besides; it stands beside the others in the file"""
+
+    @property
+    def flagged_share(self) -> float:
+        """The share of the labels that look wrong."""
+        return self.flagged / self.samples
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; what is not known is left out."""
+        found: dict[str, Any] = plain(asdict(self))
+        more: dict[str, Any] = found.pop("more")
+        found["probe"] = _known(found["probe"])
+        return _known(found) | more
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the summary of a finished run."""
+        path = folder / "summary.json"
+        try:
+            found = read_json(folder, path.name)
+        except OSError as error:
+            raise RunError(f"{path} cannot be read ({error}); make the run again") from error
+        names = {each.name for each in fields(cls)}
+        more = {name: value for name, value in found.items() if name not in names}
+        return typed(cls, found | {"more": more}, path)
+
+
+def _known(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if value not in (None, ())}

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
@@ -29,13 +29,15 @@ from stepe.files import plain
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.metrics import Truth, auroc, detection
 from stepe.methods import Criterion, Method, Task
-from stepe.run.record import Fit
+from stepe.run.record import Fit, NoiseFound, Summary
 from stepe.samples.given_labels import as_tensor, label_tensor, read_labels
 from stepe.samples.samples import Samples, TensorSamples, as_samples
 from stepe.training.judging.base import Prober
 from stepe.training.session import Row, Session
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
 
 ENGINES: dict[str, type[EagerEngine]] = {
@@ -110,7 +112,7 @@ class Result:
     training: Training
     belief: Belief
     """what is held of the labels in the end"""
-    summary: dict[str, Any]
+    summary: Summary
     held_out: Observation | None = None
     """what the final model says about the test samples"""
     held_out_labels: Tensor | None = None
@@ -167,38 +169,40 @@ class Silent:
         """Nothing to do."""
 
 
-def summarise(training: Training, belief: Belief, truth: Truth | None) -> dict[str, Any]:
+def summarise(training: Training, belief: Belief, truth: Truth | None) -> Summary:
     """The run in a few numbers. The last epoch counts; the best test accuracy stands beside it, named as such."""
     history, ledger = training.history, training.ledger
-    dropped = ledger["dropped"]
-    flagged = belief.flagged
+    dropped, flagged, last = ledger["dropped"], belief.flagged, history[-1]
     seconds = sum(row["seconds"] for row in history)
-    summary: dict[str, Any] = {
-        "method": training.method.name,
-        "epochs": training.task.epochs,
-        "samples": ledger.n,
-        "dropped": int(dropped.sum()),
-        "flagged": int(flagged.sum()),
-        "seconds": training.method.seconds_before + seconds,
-        "seconds_per_epoch": seconds / len(history),
-        "probe": training.prober.findings(),
-        **training.method.findings(),
-        **({"noise_rate": belief.rate.to_json()} if belief.rate_was_found else {}),
-        **({"hardly_recognised": belief.hardly_recognised} if belief.hardly_recognised else {}),
-    }
-    if "test_loss" in history[-1]:
-        summary["test_loss"] = history[-1]["test_loss"]
-    if "test_accuracy" in history[-1]:
-        summary["test_accuracy"] = history[-1]["test_accuracy"]
-        summary["best_test_accuracy"] = max(row["test_accuracy"] for row in history)
-    if truth is not None:
-        summary["noise"] = {
-            "noisy": int(truth.noisy.sum()),
-            "auroc": auroc(training.method.scores(ledger).double().cpu(), truth.noisy),
-            "dropped": asdict(detection(dropped.cpu(), truth.noisy)),
-            "flagged": asdict(detection(flagged, truth.noisy)),
-        }
-    return summary
+    found = dict(training.method.findings())
+    return Summary(
+        method=training.method.name,
+        epochs=training.task.epochs,
+        samples=ledger.n,
+        dropped=int(dropped.sum()),
+        flagged=int(flagged.sum()),
+        seconds=training.method.seconds_before + seconds,
+        seconds_per_epoch=seconds / len(history),
+        probe=training.prober.findings(),
+        rho_max=found.pop("rho_max", None),
+        warmup=found.pop("warmup", None),
+        noise_rate=belief.rate if belief.rate_was_found else None,
+        hardly_recognised=tuple(belief.hardly_recognised),
+        test_loss=last.get("test_loss"),
+        test_accuracy=last.get("test_accuracy"),
+        best_test_accuracy=max(row["test_accuracy"] for row in history) if "test_accuracy" in last else None,
+        noise=None if truth is None else _noise_found(training, truth, flagged),
+        more=found,
+    )
+
+
+def _noise_found(training: Training, truth: Truth, flagged: "npt.NDArray[np.bool_]") -> NoiseFound:
+    return NoiseFound(
+        noisy=int(truth.noisy.sum()),
+        auroc=auroc(training.method.scores(training.ledger).double().cpu(), truth.noisy),
+        dropped=detection(training.ledger["dropped"].cpu(), truth.noisy),
+        flagged=detection(flagged, truth.noisy),
+    )
 
 
 def find_device(device: str | torch.device) -> torch.device:

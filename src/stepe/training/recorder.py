@@ -177,8 +177,9 @@ class Recorder:
             shown = worth_showing(samples, pictured=self.about.pictured)
             write_exhibits(self.path, self.about.exhibits(shown))
         self._store_probabilities(training)
-        found = {} if self.about.unlabelled is None else {"unlabelled": len(self.about.unlabelled)}
-        write_text(inside(self.path, "summary.json"), json.dumps(plain(result.summary | found), indent=1))
+        unlabelled = None if self.about.unlabelled is None else len(self.about.unlabelled)
+        summary = replace(result.summary, unlabelled=unlabelled).to_json()
+        write_text(inside(self.path, "summary.json"), json.dumps(summary, indent=1))
 
     def _store_probabilities(self, training: Training) -> None:
         """The running guess, for tools that work on probabilities."""

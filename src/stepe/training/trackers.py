@@ -60,7 +60,7 @@ class Tracker(Silent):
     def run_ended(self, result: Result) -> None:
         """Send the summary."""
         if _is_first():
-            self.close(plain(result.summary))
+            self.close(result.summary.to_json())
 
 
 class TensorBoard(Tracker):

@@ -123,13 +123,13 @@ def test_the_prior_moves_the_scores():
 def test_it_is_less_fooled_than_step_e(fooled):
     options = {"noise_rate": 0.4}
     plus, step_e = fooled("step-e-plus", **options).summary, fooled("step-e", **options).summary
-    assert plus["test_accuracy"] > step_e["test_accuracy"]
-    assert plus["noise"]["auroc"] > step_e["noise"]["auroc"]
+    assert plus.test_accuracy > step_e.test_accuracy
+    assert plus.noise.auroc > step_e.noise.auroc
 
 
 def test_a_cross_fitted_probe_gives_out_of_fold_guesses(fooled):
     cross, in_sample = (fooled("step-e-plus", noise_rate=0.4, probe=probe) for probe in ("cross:3", "in-sample"))
-    assert cross.summary["noise"]["auroc"] > in_sample.summary["noise"]["auroc"]
+    assert cross.summary.noise.auroc > in_sample.summary.noise.auroc
 
 
 def test_inputs_that_cannot_be_blended_are_trained_on_without():
@@ -139,7 +139,7 @@ def test_inputs_that_cannot_be_blended_are_trained_on_without():
     options: dict[str, Any] = {"epochs": 4, "batch_size": 8, "device": "cpu", "noise_rate": 0.1}
     with pytest.raises(InputError, match="mixup blends inputs"):
         stepe.fit(model, codes, labels, method="step-e-plus", **options)
-    assert stepe.fit(model, codes, labels, method=StepEPlus(mixup=0), **options).summary["epochs"] == 4
+    assert stepe.fit(model, codes, labels, method=StepEPlus(mixup=0), **options).summary.epochs == 4
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Who judges a sample: never a model that trained on it, unless that is what was asked for or proved harmless."""
 
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from stepe.engine.steps import exhaust
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.probe import judged
 from stepe.methods.step_e_plus.method import StepEPlus
+from stepe.run.record import ProbeFacts
 from stepe.samples.samples import TensorSamples
 from stepe.training.building import Silent, Training
 from stepe.training.judging import auto
@@ -123,16 +125,13 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(probe, after, blobs, m
     assert bits(whole.model) == bits(resumed.model)
     for name, column in whole.ledger.state_dict().items():
         assert torch.equal(column.nan_to_num(), resumed.ledger[name].nan_to_num()), name
-    assert {**whole.summary, "seconds": 0, "seconds_per_epoch": 0} == {
-        **resumed.summary,
-        "seconds": 0,
-        "seconds_per_epoch": 0,
-    }
+    untimed = {"seconds": 0.0, "seconds_per_epoch": 0.0}
+    assert replace(whole.summary, **untimed) == replace(resumed.summary, **untimed)
 
 
 def test_a_method_that_does_not_select_has_nobody_to_train_beside_it(blobs, make_model):
     result = fit(make_model(), blobs.x, blobs.given, method="plain", rho_max=None, warmup=None)
-    assert result.summary["probe"] == {"reach": "in-sample"}
+    assert result.summary.probe == ProbeFacts("in-sample")
 
 
 def test_probers_need_optimizers_of_their_own(blobs, make_model):
@@ -156,14 +155,14 @@ def test_auto_sees_which_model_learns_by_heart():
     fast = nn.Sequential(nn.Linear(20, 256), nn.BatchNorm1d(256), nn.ReLU(), nn.Linear(256, 2))
     slow = nn.Linear(20, 2)
     options: dict[str, Any] = {"probe": "auto", "epochs": 24, "warmup": 8, "rho_max": "auto", "learning_rate": 0.1}
-    found = {name: fit(model, x, y, **options).summary["probe"] for name, model in (("fast", fast), ("slow", slow))}
+    found = {name: fit(model, x, y, **options).summary.probe for name, model in (("fast", fast), ("slow", slow))}
     for finding in found.values():
-        assert finding["chosen"]
-        assert set(finding["contradicted"]) == {"trained", "unseen"}
-    gaps = {name: each["contradicted"]["unseen"] - each["contradicted"]["trained"] for name, each in found.items()}
+        assert finding.chosen
+        assert finding.contradicted is not None
+    gaps = {name: each.contradicted.unseen - each.contradicted.trained for name, each in found.items()}
     assert gaps["fast"] > 0.2
     assert gaps["fast"] > gaps["slow"]
-    assert found["fast"]["reach"] == "cross:2x2"
+    assert found["fast"].reach == "cross:2x2"
 
 
 class Lookout:
@@ -235,7 +234,7 @@ def test_a_model_that_comes_to_judge_itself_goes_on_as_if_it_had_not_been_interr
     options: dict[str, Any] = {"method": "step-e-plus", "probe": "auto", "rho_max": "auto", "warmup": 4, "epochs": 12}
     options |= {"probe_every": probe_every}
     whole = fit(make_model(), blobs.x, blobs.given, **options)
-    assert whole.summary["probe"]["reach"] == "in-sample"
+    assert whole.summary.probe.reach == "in-sample"
     assert observed == [*(row["epoch"] for row in whole.history if row["probed"]), 12]
     with pytest.raises(KeyboardInterrupt):
         fit(make_model(), blobs.x, blobs.given, run=tmp_path / "run", observers=(Interrupt(after),), **options)
@@ -246,7 +245,7 @@ def test_a_model_that_comes_to_judge_itself_goes_on_as_if_it_had_not_been_interr
 
 def test_a_run_that_is_watched_needs_no_warm_up(blobs, make_model):
     result = fit(make_model(), blobs.x, blobs.given, probe="auto", warmup=0)
-    assert result.summary["probe"]["chosen"]
+    assert result.summary.probe.chosen
 
 
 def test_a_rate_that_is_a_tensor_stays_the_main_models():

@@ -8,6 +8,7 @@ from stepe.evidence.noise_rate import has_learned
 from stepe.loop.ledger import Observation
 from stepe.loop.plan import Plan
 from stepe.methods import Method
+from stepe.run.record import Contradicted, ProbeFacts
 from stepe.training.judging.base import InSampleProber, Prober
 from stepe.training.judging.cross_fitted import CrossFittedProber
 from stepe.training.judging.folds import Folds
@@ -64,9 +65,10 @@ class AutoProber(Prober):
         self.contradicted = {"trained": trained, "unseen": unseen}
         self.chosen = self.cross.name if by_heart else self.in_sample.name
 
-    def findings(self) -> dict[str, Any]:
+    def findings(self) -> ProbeFacts:
         """Report what was seen, and what follows."""
-        return {"reach": self.name, "chosen": self.chosen is not None, "contradicted": self.contradicted}
+        seen = Contradicted(**self.contradicted) if self.contradicted else None
+        return ProbeFacts(self.name, self.chosen is not None, seen)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the choice, and the judges while they are needed."""

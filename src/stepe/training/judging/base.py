@@ -8,6 +8,7 @@ from stepe.engine.steps import Steps
 from stepe.loop.ledger import Observation
 from stepe.loop.plan import Plan
 from stepe.methods import Method
+from stepe.run.record import ProbeFacts
 
 
 class Prober(ABC):
@@ -31,9 +32,9 @@ class Prober(ABC):
         return
         yield
 
-    def findings(self) -> dict[str, Any]:
+    def findings(self) -> ProbeFacts:
         """Report who judged, for the summary."""
-        return {"reach": self.name}
+        return ProbeFacts(self.name)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint holds."""
