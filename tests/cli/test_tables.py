@@ -27,8 +27,8 @@ def cells(table: Table) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
 
 
-def noise(noisy: int = 10) -> NoiseFound:
-    return NoiseFound(noisy, 0.987, dropped=Detection(0.9, 0.9, 0.9), flagged=Detection(0.95, 0.95, 0.95))
+def noise(noisy: int = 10, auroc: float | None = 0.987) -> NoiseFound:
+    return NoiseFound(noisy, auroc, dropped=Detection(0.9, 0.9, 0.9), flagged=Detection(0.95, 0.95, 0.95))
 
 
 def issues(n: int) -> pd.DataFrame:
@@ -59,7 +59,7 @@ def test_what_is_not_known_is_a_dash():
     assert cells(comparison([FakeRun("step-e", test_accuracy=0.5)], ["run"], "")) == [
         ["run", "50.0%", "-", "-", "-", "8", "1.2"]
     ]
-    assert cells(comparison([FakeRun("step-e", noise=noise(noisy=0) | {"auroc": None})], ["run"], ""))[0][4] == "-"
+    assert cells(comparison([FakeRun("step-e", noise=noise(noisy=0, auroc=None))], ["run"], ""))[0][4] == "-"
 
 
 def test_the_oracle_saw_the_clean_labels_so_its_ranking_says_nothing():

@@ -63,6 +63,7 @@ def begin(
         name=source.name,
         methods=choose_methods(options["method"], source, options["compare"]),
         kind=source.kind,
+        held_out_is_clean=source.held_out_is_clean,
         is_experiment=source.is_experiment,
         uniform_classes=source.uniform_classes,
         duplicates=source.duplicates,
