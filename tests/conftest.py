@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from torch import Tensor, nn
 
 from processes import Processes
@@ -12,6 +13,11 @@ from stepe import Truth
 
 collect_ignore_glob = ["*conftest.py"]
 """they hold no examples to run, and pytest would take several of one name for each other"""
+
+
+# How long an example takes says more about the machine than about what it tests.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 import multiprocessing
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
@@ -29,7 +29,7 @@ def printed_by(script: Path, folder: Path, processes: int = 0) -> str:
         text=True,
         timeout=300,
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "MASTER_PORT": str(own_port())},
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
@@ -40,7 +40,32 @@ def leave_group() -> None:
     """How a script of several processes ends, so that none of them takes the others down."""
     dist.barrier()  # whoever leaves first would take the other's connection along
     dist.destroy_process_group()
-    time.sleep(0.5)  # gloo clears up in a thread of its own, which aborts the process if Python is gone by then
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # gloo clears up in a thread of its own, which aborts the process if Python is gone by then
+
+
+def own_port() -> int:
+    """A free port among those that the system gives to nobody who asks for any, so that it stays free."""
+    for port in range(20_000 + os.getpid() % 10_000, 32_000):
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:
+            continue
+    raise AssertionError("no port is free")
+
+
+def signalled(number: int) -> str:
+    """Code that runs the command line, and signals its own process when it is about to write the third epoch down."""
+    return (
+        "import os, sys; from stepe.cli import main; seen = []\n"
+        "def watch(event, args):\n"
+        "    if event == 'open' and str(args[0]).endswith('history.jsonl') and args[1] == 'a':\n"
+        "        seen.append(event)\n"
+        f"        if len(seen) == 3: os.kill(os.getpid(), {int(number)})\n"
+        "sys.addaudithook(watch); sys.argv[0] = 'stepe'; main()"
+    )
 
 
 class Processes:

@@ -26,7 +26,7 @@ def wheel(tmp_path_factory) -> Path:
             shutil.copy(ROOT / name, source)
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__"))
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "dist")]
-    done = subprocess.run(build, cwd=source, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(build, cwd=source, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     (built,) = (folder / "dist").iterdir()
     return built
@@ -37,7 +37,7 @@ def installed(wheel, tmp_path_factory) -> Path:
     """The wheel alone in a folder; what it depends on comes from the environment of the tests."""
     target = tmp_path_factory.mktemp("installed")
     pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--no-compile", "--quiet"]
-    done = subprocess.run([*pip, "--target", str(target), str(wheel)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*pip, "--target", str(target), str(wheel)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return target
 

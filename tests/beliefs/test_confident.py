@@ -33,7 +33,7 @@ def theirs(probability, labels):
         return filter_.find_label_issues(labels, probability, n_jobs=1)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     n=st.integers(12, 400),
     classes=st.integers(2, 12),

@@ -61,7 +61,7 @@ def open_page(browser: Any) -> Iterator[Callable[..., Opened]]:
             context = browser.new_context(viewport={"width": width, "height": height}, **options)
             contexts.append(context)
         opened = Opened(context.new_page())
-        opened.page.set_default_timeout(15_000)
+        opened.page.set_default_timeout(120_000)
         opened.page.on("console", lambda message: message.type == "error" and opened.errors.append(message.text))
         opened.page.on("pageerror", lambda error: opened.errors.append(str(error)))
         opened.page.on(

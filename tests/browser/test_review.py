@@ -1,7 +1,6 @@
 """``stepe review`` in a real browser."""
 
 import http.client
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from made_run import NASTY, make_run
+from processes import own_port
 from stepe import Run
 from stepe.run.decisions import Action, Decision
 
@@ -44,8 +44,7 @@ class Command(Served):
 
     def __init__(self, run: Run):
         super().__init__(run)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = str(free.getsockname()[1])
+        self._port = str(own_port())
         self.start()
 
     def start(self) -> None:
@@ -95,14 +94,14 @@ def serve(tmp_path, monkeypatch) -> Iterator[Callable[..., Served]]:
         arguments = {"port": 0, "tell": told.put, "show": False}
         threads.append(Thread(target=serve_for_ever, args=(Suspects(served.run),), kwargs=arguments))
         threads[-1].start()
-        served.address = told.get(timeout=60)
+        served.address = told.get(timeout=300)
         return served
 
     yield serve
     for server in running:
         server.should_exit = server.force_exit = True
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=300)
 
 
 class Reviewer:
@@ -119,6 +118,12 @@ class Reviewer:
     def press(self, *keys: str) -> None:
         for key in keys:
             self.page.keyboard.press(key)
+
+    def side(self, selector: str, name: str) -> float:
+        """Where an element is, or how large, in one step: the page may draw it anew at any time."""
+        self.page.wait_for_selector(selector)
+        measure = "([selector, name]) => document.querySelector(selector).getBoundingClientRect()[name]"
+        return float(self.page.evaluate(measure, [selector, name]))
 
     def wait_for(self, state: str) -> None:
         self.page.wait_for_selector(f"#saved.{state}")
@@ -473,17 +478,17 @@ def test_long_ids_and_names_leave_room_for_the_rest(serve, open_page):
     classes = ["y" * 5_000, "dog", "שלום", "cat"]
     server = serve(classes=classes, kind="text", ids=lambda row: f"{row}" + "x" * 5_000)
     somebody = Reviewer(open_page(server.address))
-    assert somebody.page.locator(".verdicts .accept").bounding_box()["y"] < 500
+    assert somebody.side(".verdicts .accept", "y") < 500
     somebody.press("/")
     somebody.page.keyboard.type("yy")
-    assert somebody.page.locator(".matches").bounding_box()["height"] < 60
+    assert somebody.side(".matches", "height") < 60
     somebody.press("Escape")
     counts = somebody.page.locator("#pairs .count")
     heights = counts.evaluate_all("all => all.map((count) => count.getBoundingClientRect().height)")
     assert max(heights) < 30
     somebody.press("g")
     somebody.page.wait_for_selector(".card .id")
-    assert somebody.page.locator(".card").first.bounding_box()["height"] < 400
+    assert somebody.side(".card", "height") < 400
 
 
 def test_a_name_from_right_to_left_turns_nothing_else_around(review):
@@ -491,8 +496,7 @@ def test_a_name_from_right_to_left_turns_nothing_else_around(review):
     somebody.press("a")
     toast = somebody.page.locator(".toast")
     assert toast.inner_text() == "שלום → cat: accepted"
-    given, chosen = (toast.locator("bdi").nth(i).bounding_box()["x"] for i in (0, 1))
-    assert given < chosen
+    assert somebody.side(".toast bdi:nth-of-type(1)", "x") < somebody.side(".toast bdi:nth-of-type(2)", "x")
 
 
 def test_names_that_differ_by_spaces_look_different(review):

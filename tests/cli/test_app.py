@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ import pytest
 import stepe
 import stepe.cli
 from command import Ended
+from processes import signalled
 from stepe import Run
 from stepe.methods import EVERY_METHOD
 from stepe.training.recorder import Recorder
@@ -372,24 +372,18 @@ def test_ctrl_c_before_anything_is_written_says_so(call, monkeypatch):
 
 
 def test_ctrl_c_ends_a_real_process_and_the_printed_command_continues_it(tmp_path):
-    command = [sys.executable, "-m", "stepe", "clean", "digits", "--epochs", "25", "--no-compare"]
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
-    with subprocess.Popen(command, start_new_session=True, **options) as process:
-        history = tmp_path / "runs" / "digits-1" / "history.jsonl"
-        while process.poll() is None and not (history.exists() and history.read_text()):
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert out == ""
+    command = [sys.executable, "-c", signalled(signal.SIGINT), "clean", "digits", "--epochs", "5", "--no-compare"]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=300)
+    err = ended.stderr
+    assert (ended.returncode, ended.stdout) == (130, "")
     assert "Traceback" not in err
     words = shlex.split(re.search(r"Continue with: (.*)\n", err)[1])
     assert words == ["stepe", "clean", "--resume", "runs/digits-1"]
     assert not Run("runs/digits-1").finished
     resumed = spawn(*words[1:], "--json")
     assert resumed.code == 0
-    assert json.loads(resumed.out)["summary"]["epochs"] == 25
-    assert [row["epoch"] for row in Run("runs/digits-1").history] == list(range(25))
+    assert json.loads(resumed.out)["summary"]["epochs"] == 5
+    assert [row["epoch"] for row in Run("runs/digits-1").history] == list(range(5))
 
 
 @pytest.mark.usefixtures("_no_report")

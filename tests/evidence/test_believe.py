@@ -253,7 +253,7 @@ def test_the_columns_are_the_documented_ones_in_order():
         assert {len(column) for column in table.values()} == {2}
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(st.sampled_from([-1.0, 1.0]), st.booleans(), st.sampled_from([0.0, 0.25, 0.5, 1.0])),

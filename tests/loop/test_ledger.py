@@ -37,7 +37,7 @@ def test_without_memory_the_score_is_the_latest_loss():
     assert ledger["times_probed"].tolist() == [2, 2]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     st.lists(st.sampled_from([0.5, 1.0, 3.0, 1e30, NAN, INF, -INF]), min_size=1, max_size=12),
     st.sampled_from([0.0, 0.25, 0.5, 0.9]),
@@ -107,7 +107,7 @@ def test_the_ledger_does_not_share_memory_with_a_probe():
     assert ledger["loss"].tolist() == ledger["score"].tolist() == [1.0, 2.0]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.integers(1, 12).flatmap(lambda n: st.lists(st.lists(st.booleans(), min_size=n, max_size=n), max_size=6)))
 def test_turnover_and_drop_counts_add_up(epochs):
     n = len(epochs[0]) if epochs else 1

@@ -18,7 +18,7 @@ SCORES = st.lists(
 SHARES = st.one_of(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.9]), st.floats(0, 1, exclude_max=True))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(SCORES, SHARES, SHARES, st.booleans(), st.data())
 def test_it_keeps_the_same_rows_as_the_selection_on_tensors(scores, drop_fraction, min_keep, some_trusted, data):
     def drawn(values):

@@ -25,7 +25,7 @@ def pairwise_auroc(scores: list[float], noisy: list[bool]) -> float:
     return wins / (len(positive) * len(negative))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(masks())
 def test_detection_agrees_with_scikit_learn(pair):
     suspected, noisy = pair
@@ -42,7 +42,7 @@ def test_a_ratio_with_nothing_below_it_counts_as_zero():
     assert detection(none, none).f1 == 0
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(masks(), st.integers(0, 1000), st.sampled_from([2, 5, 10_000]))
 def test_auroc_agrees_with_scikit_learn_ties_included(pair, seed, distinct):
     _, noisy = pair
@@ -53,7 +53,7 @@ def test_auroc_agrees_with_scikit_learn_ties_included(pair, seed, distinct):
         assert auroc(scores, noisy) == pytest.approx(roc_auc_score(noisy, scores))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.lists(
         st.tuples(st.sampled_from([0.0, 1.0, 3e38, math.nan, math.inf, -math.inf]), st.booleans()),
@@ -90,7 +90,7 @@ def test_a_truth_of_zeros_and_ones_counts_like_one_of_booleans():
     assert detection(scores > 0.4, noisy.astype(int)) == detection(scores > 0.4, noisy)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40))
 def test_accuracy_agrees_with_scikit_learn(pairs):
     predictions, labels = np.array(pairs).T

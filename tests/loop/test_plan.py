@@ -37,13 +37,13 @@ SIZES = st.integers(0, 700)
 BATCHES = st.integers(1, 64)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(SIZES, BATCHES, st.integers(1, 4))
 def test_batch_sizes_equal_the_slow_count(count, batch_size, world):
     assert batch_sizes(count, batch_size, world) == reference_sizes(count, batch_size, world)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(SIZES, BATCHES, st.integers(1, 4))
 def test_batches_cover_all_samples_and_no_tail_is_too_short(count, batch_size, world):
     sizes = batch_sizes(count, batch_size, world)
@@ -75,7 +75,7 @@ def test_a_short_tail_is_spread_over_the_last_batches(count, batch_size, world, 
     assert batch_sizes(count, batch_size, world) == sizes
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.integers(1, 300), st.floats(0, 1), BATCHES, st.integers(1, 4), st.booleans())
 def test_every_sample_that_trains_appears_once_and_ranks_get_equally_many_shares(n, share, batch_size, world, weighted):
     plan = plan_for(n, share, weighted=weighted)
@@ -103,7 +103,7 @@ def test_a_rank_without_a_sample_gets_a_filler_that_weighs_nothing():
     assert {int(share.index) for share in shares} == {1, 2}
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.integers(1, 200), BATCHES, st.integers(1, 4), st.booleans())
 def test_averaged_over_ranks_the_loss_is_the_one_process_weighted_mean(n, batch_size, world, weighted):
     plan = plan_for(n, 0.7, weighted=weighted)
@@ -134,7 +134,7 @@ def test_a_batch_that_weighs_nothing_has_a_loss_of_zero():
     assert float((share.weight * torch.ones(4)).sum() / share.total_weight) == 0
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.integers(1, 300), BATCHES, st.integers(1, 10))
 def test_progress_climbs_from_where_the_last_epoch_ended_and_stays_below_one(n, batch_size, epochs):
     everything = torch.ones(n, dtype=torch.bool)
@@ -148,7 +148,7 @@ def test_progress_climbs_from_where_the_last_epoch_ended_and_stays_below_one(n, 
     assert progress[::per_epoch] == pytest.approx([epoch / epochs for epoch in range(epochs)])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(2, 200), st.integers(0, 5), BATCHES)
 def test_the_order_depends_on_neither_the_batch_size_nor_the_kept_set(n, seed, batch_size):
     whole = plan_for(n, seed=seed).order().tolist()
@@ -188,7 +188,7 @@ def test_an_epoch_that_trains_on_nothing_has_no_batches():
     assert Plan(0, 1, torch.zeros(5, dtype=torch.bool), seed=0).batches(2, rank=1, world=2) == []
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.integers(1, 200), st.floats(0.05, 1), BATCHES, st.integers(1, 4))
 def test_samples_are_repeated_equally_often_up_to_a_length(n, share, batch_size, world):
     plan = replace(plan_for(n, share), length=n)

@@ -44,7 +44,7 @@ def test_the_reference_gives_the_published_outputs_of_splitmix64():
     assert [mix((1234567 + GOLDEN * (i + 1)) & MASK) for i in range(4)] == published
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     key=st.integers(-(1 << 63), (1 << 63) - 1),
     samples=st.lists(st.integers(0, (1 << 62)), min_size=1, max_size=5),
@@ -165,7 +165,7 @@ def test_normal_draws_have_the_moments_and_tails_of_a_normal():
     assert abs(correlation(draws, stream.normal(sample, 1))) < 0.01
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.integers(0, 10_000), st.sets(st.integers(0, 500), min_size=1))
 def test_a_subset_comes_in_the_order_it_has_in_the_whole(seed, members):
     stream = Stream.named(seed, "order", 3)
@@ -189,7 +189,7 @@ def test_a_members_stream_is_its_own():
     assert stream.member(3).key == int(stream.bits(torch.tensor([3])))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_a_streams_seed_is_one_that_torch_takes(key):
     torch.Generator().manual_seed(Stream(key).seed)

@@ -27,7 +27,7 @@ def fractions(schedule: Schedule) -> list[float]:
     return [schedule(epoch) for epoch in range(schedule.epochs)]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(SHAPES, runs(), st.floats(0, 1, exclude_max=True))
 def test_every_schedule_is_zero_in_the_warmup_bounded_and_never_decreases(shape, run, drop_max):
     epochs, warmup = run
@@ -37,7 +37,7 @@ def test_every_schedule_is_zero_in_the_warmup_bounded_and_never_decreases(shape,
     assert all(before <= after for before, after in pairwise(rho))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(runs(), st.fractions(0, Fraction(99, 100)))
 def test_linear_is_equation_2_counted_from_zero(run, drop_max):
     epochs, warmup = run
@@ -53,7 +53,7 @@ def test_the_papers_run_ends_just_under_rho_max():
     assert schedule(59) == pytest.approx(0.45 * 49 / 50)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.integers(2, SHORT_RUN - 1), st.floats(0.01, 0.99))
 def test_auto_reaches_rho_max_in_a_short_run_and_stays_there(epochs, drop_max):
     rho = fractions(make_schedule("auto", drop_max=drop_max, epochs=epochs, warmup=default_warmup(epochs)))

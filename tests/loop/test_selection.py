@@ -51,13 +51,13 @@ def fractions() -> st.SearchStrategy[float]:
     return st.one_of(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 0.9]), st.floats(0, 1, exclude_max=True))
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(score_tensors(), fractions())
 def test_the_selection_is_the_one_a_sort_would_give(scores, drop_fraction):
     assert_same(select(scores, drop_fraction), reference(scores, drop_fraction))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(score_tensors(), fractions(), fractions(), st.data())
 def test_the_selection_with_a_group_floor_is_the_one_a_sort_would_give(scores, drop_fraction, min_keep, data):
     groups = torch.tensor(data.draw(st.lists(st.integers(-1, 3), min_size=len(scores), max_size=len(scores))))
@@ -65,7 +65,7 @@ def test_the_selection_with_a_group_floor_is_the_one_a_sort_would_give(scores, d
     assert_same(got, reference(scores, drop_fraction, groups, min_keep))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(score_tensors(), fractions())
 def test_the_torch_path_of_other_devices_gives_the_same_as_the_numpy_path(scores, drop_fraction):
     expected = reference(scores, drop_fraction)
@@ -116,7 +116,7 @@ def test_the_fast_path_for_many_scores_is_the_one_a_sort_would_give(name):
         assert got.nonfinite == np.count_nonzero(~finite)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(score_tensors(min_size=30, max_size=120), fractions())
 def test_the_fast_path_for_many_scores_holds_under_any_sample(scores, drop_fraction):
     with pytest.MonkeyPatch.context() as patch:
@@ -179,7 +179,7 @@ def test_a_group_floor_wins_over_the_count_and_the_shortfall_is_reported():
     assert select(scores, 0.5, groups=groups, min_keep=0.0).shortfall == 0
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.integers(1, 60), st.integers(1, 6), fractions(), fractions(), st.integers(0, 1000))
 def test_no_group_loses_more_than_its_floor_allows_but_for_members_that_are_not_finite(
     n, n_groups, drop_fraction, min_keep, seed
@@ -267,7 +267,7 @@ def test_a_floor_needs_groups_that_fit():
 # Soft weights
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(score_tensors(), fractions(), fractions(), st.integers(1, 3), st.sampled_from([1e-300, 0.01, 1.0, 1e300]))
 def test_soft_weights_lie_in_zero_to_one_and_spare_nothing_that_is_not_finite(
     scores, rho, min_keep, n_groups, temperature
@@ -279,7 +279,7 @@ def test_soft_weights_lie_in_zero_to_one_and_spare_nothing_that_is_not_finite(
     assert bool((weight[~torch.isfinite(scores)] == 0).all())
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(score_tensors(), fractions(), fractions(), st.integers(1, 3))
 def test_soft_weights_near_temperature_zero_are_the_hard_selection(scores, drop_fraction, min_keep, n_groups):
     chosen = select(scores, drop_fraction, groups=torch.arange(len(scores)) % n_groups, min_keep=min_keep)
@@ -306,7 +306,7 @@ def test_equal_scores_across_the_cut_weigh_between_their_neighbours():
     assert torch.allclose(weight, torch.sigmoid(torch.tensor([1.0, 0.5, -1.5, -3.0])))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(score_tensors(min_size=2), fractions(), st.floats(1e-3, 10))
 def test_a_higher_score_never_weighs_more(scores, drop_fraction, temperature):
     weight = soften(scores, select(scores, drop_fraction), temperature)

@@ -46,7 +46,7 @@ def test_the_algorithm_reads_in_forty_lines():
     assert len(inspect.getsource(step_e).splitlines()) <= 40
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.integers(1, 12).flatmap(
         lambda n: st.lists(

@@ -32,7 +32,7 @@ def all_gates(n: int, drop_max: float) -> list[Tensor]:
 # The minimum over the gates (sections 3.2 and 3.3)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(LOSSES, DROP_MAX, REWARD)
 def test_the_gates_are_a_global_minimum_of_j(losses, drop_max, reward):
     chosen = minimise_over_gates(losses, drop_max, reward)
@@ -42,7 +42,7 @@ def test_the_gates_are_a_global_minimum_of_j(losses, drop_max, reward):
     assert int((~chosen.kept).sum()) <= drop_max * len(losses) + 1e-9
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(LOSSES, DROP_MAX)
 def test_the_selection_of_an_epoch_is_a_global_minimum_of_j_without_reward(losses, drop_fraction):
     kept = select(losses, drop_fraction).kept
@@ -50,7 +50,7 @@ def test_the_selection_of_an_epoch_is_a_global_minimum_of_j_without_reward(losse
     assert float(objective(losses, kept)) == pytest.approx(best, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(LOSSES, DROP_MAX, st.data())
 def test_weights_between_zero_and_one_reach_no_lower_j_than_gates(losses, drop_max, data):
     # J is linear in gamma, so relaxing {0, 1} to [0, 1] buys nothing where rho_max * n is whole.
@@ -66,13 +66,13 @@ def test_weights_between_zero_and_one_reach_no_lower_j_than_gates(losses, drop_m
 # The objective's sign
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(LOSSES, DROP_MAX)
 def test_a_reward_above_every_loss_keeps_all(losses, drop_max):
     assert bool(minimise_over_gates(losses, drop_max, keep_reward=float(losses.max()) + 1e-6).kept.all())
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(LOSSES, DROP_MAX)
 def test_without_reward_exactly_the_allowed_number_goes_and_it_is_the_highest_losses(losses, drop_max):
     kept = minimise_over_gates(losses, drop_max, keep_reward=0.0).kept
@@ -81,7 +81,7 @@ def test_without_reward_exactly_the_allowed_number_goes_and_it_is_the_highest_lo
         assert float(losses[kept].max()) <= float(losses[~kept].min())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(LOSSES, DROP_MAX, REWARD)
 def test_with_the_printed_sign_the_second_term_never_keeps_anything(losses, drop_max, weight):
     # Eq. 1 as printed, mean(gamma * loss) + lambda * mean(gamma), is the objective under a negative reward.
@@ -102,7 +102,7 @@ def test_without_noise_only_a_reward_recovers_training_on_everything():
 # What "differentiable" means
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(0, 10_000), DROP_MAX)
 def test_gates_are_constant_around_almost_every_point(seed, drop_fraction):
     scores = torch.rand(12, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
@@ -124,7 +124,7 @@ def test_no_gradient_passes_through_gates_or_soft_weights(temperature):
     assert torch.equal(through, with_constants)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 1000))
 def test_the_gradient_of_j_is_that_of_the_kept_samples_alone(seed):
     x, y, theta = problem(seed)
@@ -173,7 +173,7 @@ def trace(seed: int, drop_fractions: list[float], reward: float) -> list[float]:
     return values
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 10_000), st.sampled_from(["linear", "early"]), st.sampled_from([0.0, 0.5, 2.0]))
 def test_full_batch_alternation_never_raises_j_while_the_drop_fraction_does_not_fall(seed, shape, reward):
     schedule = make_schedule(shape, drop_max=0.45, epochs=25, warmup=4)
@@ -187,7 +187,7 @@ def test_j_can_rise_where_the_drop_fraction_falls():
     assert values[-2] > values[-3]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 10_000))
 def test_the_mean_over_the_kept_samples_never_rises_either(seed):
     # What an epoch trains on is J divided by the kept share; it falls too, since the lowest losses stay.
@@ -218,7 +218,7 @@ def drop_max_at_least(noisy: Tensor, extra: float) -> float:
     return rate + extra * (0.999 - rate)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(separated(), st.floats(0, 1), st.floats(0, 1))
 def test_a_reward_between_the_losses_keeps_exactly_the_clean_set_for_any_rho_max_above_the_rate(case, extra, where):
     losses, noisy = case
@@ -228,7 +228,7 @@ def test_a_reward_between_the_losses_keeps_exactly_the_clean_set_for_any_rho_max
     assert kept.tolist() == (~noisy).tolist()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(separated(), st.floats(0, 1))
 def test_without_reward_a_rho_max_above_the_rate_also_drops_clean_samples(case, extra):
     losses, noisy = case
@@ -239,7 +239,7 @@ def test_without_reward_a_rho_max_above_the_rate_also_drops_clean_samples(case, 
     assert lost == math.floor(drop_max * n + 1e-9) - int(noisy.sum())
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(separated(), st.floats(0, 1))
 def test_a_rho_max_below_the_rate_keeps_every_clean_sample_and_some_noisy_ones(case, share):
     losses, noisy = case

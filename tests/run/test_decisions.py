@@ -171,7 +171,7 @@ ACTIONS = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["decide", "undo
 
 
 @given(ACTIONS)
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_the_log_agrees_with_replaying_it(tmp_path_factory, steps):
     """Read anew: undone actions struck out, then the last word on each row."""
     store = Decisions(tmp_path_factory.mktemp("run"))

@@ -40,7 +40,7 @@ def other(tmp_path):
     here, there = context.Pipe()
     process = context.Process(target=hold, args=(tmp_path / "run", there))
     process.start()
-    assert here.poll(60)
+    assert here.poll(300)
     assert here.recv() == process.pid
     yield process, here
     process.kill()
