@@ -334,7 +334,7 @@ def test_a_stream_goes_on_where_it_was_saved():
         (lambda cleaner: cleaner.loader(BATCH), "a stream has no batches of ours"),
         (lambda cleaner: cleaner.batch_sampler(BATCH), "a stream has no batches of ours"),
         (lambda cleaner: list(cleaner.epochs(network())), "a stream cannot be probed"),
-        (lambda cleaner: list(StepE(N, **SHRINKS).epochs()), "no losses were heard"),
+        (lambda cleaner: list(StepE(N, **SHRINKS).epochs()), "no losses came in"),
         (lambda cleaner: StepE(0, **SHRINKS), "the stream has 0 samples"),
         (lambda cleaner: StepE(Stream(), **SHRINKS), "cannot be read by index"),
     ],

@@ -10,7 +10,7 @@ from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
 from stepe.methods import METHODS
 from stepe.run.story import Story, tell
-from stepe.training.recorder import About, Recorder
+from stepe.training.recorder import Recorder, RunDetails
 
 
 def entries(fates: str) -> list[dict[str, object]]:
@@ -58,7 +58,7 @@ def run(tmp_path, blobs, make_model) -> Run:
             kept[5] = epoch not in (1, 2)
             return Plan(epoch, 4, kept, self.task.seed)
 
-    about = About(
+    details = RunDetails(
         names=Names([f"s{i}" for i in range(97)], list(range(97))),
         held_out_names=Names(["s5", "t1"], [5, 1], "test"),
     )
@@ -71,7 +71,7 @@ def run(tmp_path, blobs, make_model) -> Run:
         batch_size=16,
         device="cpu",
         test=(blobs.x[:2], blobs.clean[:2]),
-        run=Recorder(tmp_path / "run", about),
+        run=Recorder(tmp_path / "run", details),
     )
     return Run(tmp_path / "run")
 

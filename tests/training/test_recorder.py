@@ -30,7 +30,7 @@ from stepe.run.record import Request
 from stepe.training import checkpoint, recorder
 from stepe.training.building import Result, Silent
 from stepe.training.fit import begin
-from stepe.training.recorder import About, Recorder
+from stepe.training.recorder import Recorder, RunDetails
 
 EPOCHS = 5
 
@@ -86,7 +86,7 @@ def test_folders_on_the_way_are_made(train, tmp_path):
 def test_the_config_records_what_ran_and_what_it_ran_on(train, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["/bin/train.py", "--fast"])
     monkeypatch.setenv("STEPE_COMMIT", "abc123")
-    train(Recorder(tmp_path / "run", About(request=Request(data="mine"), class_names=["a", "b", "c"])), seed=11)
+    train(Recorder(tmp_path / "run", RunDetails(request=Request(data="mine"), class_names=["a", "b", "c"])), seed=11)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["format"] == 2
     assert config["request"]["data"] == "mine"
@@ -139,11 +139,11 @@ def test_the_tables_agree_with_the_ledger_and_each_other(train, tmp_path, blobs)
 
 
 def test_held_out_samples_stand_below_the_training_samples(train, tmp_path, blobs):
-    about = About(
+    details = RunDetails(
         names=Names([f"row {i}" for i in range(97)], list(range(97))),
         held_out_names=Names(["t1", "t2", "t3"], [97, 98, 99], "test"),
     )
-    train(Recorder(tmp_path / "run", about), test=(blobs.x[:3], blobs.clean[:3]))
+    train(Recorder(tmp_path / "run", details), test=(blobs.x[:3], blobs.clean[:3]))
     samples = Run(tmp_path / "run").samples
     held_out = samples[samples["split"] == "test"]
     assert held_out["id"].tolist() == ["t1", "t2", "t3"]
@@ -159,7 +159,7 @@ def test_suspects_and_examples_are_stored_as_people_see_them(train, tmp_path):
         return [Exhibit(1000 + i, text=f"sample {i}") for i in index]
 
     names = Names([str(i) for i in range(97)], [1000 + i for i in range(97)], groups=["g"] * 97)
-    train(Recorder(tmp_path / "run", About(names=names, exhibits=exhibits)))
+    train(Recorder(tmp_path / "run", RunDetails(names=names, exhibits=exhibits)))
     run = Run(tmp_path / "run")
     assert all(exhibit.text == f"sample {row - 1000}" for row, exhibit in run.exhibits.items())
     assert set(run.issues["row"]) <= set(run.exhibits)

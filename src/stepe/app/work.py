@@ -26,7 +26,7 @@ from stepe.run.record import Request
 from stepe.training.building import Observer, Result, balanced_weight, find_device
 from stepe.training.fit import begin
 from stepe.training.prune import prune
-from stepe.training.recorder import About, Recorder
+from stepe.training.recorder import Recorder, RunDetails
 
 PREPROCESSING = "preprocessing.json"
 
@@ -64,7 +64,7 @@ def carry_out(
             sweep(path)
             continue
         observers = trackers[method] if follow is None else (*trackers[method], follow(method, position, len(trackers)))
-        about = About(
+        details = RunDetails(
             request=request if position == 0 else None,
             options=options if position == 0 else {},
             class_names=source.class_names,
@@ -76,7 +76,7 @@ def carry_out(
             unlabelled_names=source.unlabelled_names,
             files={PREPROCESSING: json.dumps(preprocessing), **source.files} if position == 0 else {},
         )
-        recorder = Recorder(path, about, locked=True)
+        recorder = Recorder(path, details, locked=True)
         _train(request, source, method, preset, description, recorder, resume=resume, observers=observers)
     tell_method("clean", request.methods[0], say)  # now: a mistake is the only line that is said
     run = Run(out)

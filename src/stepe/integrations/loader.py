@@ -56,7 +56,7 @@ class PlanSampler(Sampler[Any]):
     def __init__(self, cleaner: "StepE", batch_size: int, chance: Tensor | None = None):
         self.cleaner, self.batch_size, self.chance = cleaner, batch_size, chance
         self.with_draws = False
-        self.lent = False
+        self.may_be_remade = False
         """whether the loader that this belongs to may be taken apart, by a framework that knows what it does"""
         self._begun: list[Share] | None = None
 
@@ -75,7 +75,7 @@ class PlanSampler(Sampler[Any]):
         return self._begun
 
     def __iter__(self) -> Iterator[Any]:
-        if self.with_draws and self._begun is None and not self.lent:
+        if self.with_draws and self._begun is None and not self.may_be_remade:
             raise RunError(
                 "another loader was made of cleaner.loader(), and batches would be shared out twice; leave it out of "
                 "accelerator.prepare(): it needs no preparing"

@@ -273,7 +273,7 @@ class StepE(Session):
     def _listen(self, epoch: int) -> None:
         if self._training_losses.empty():
             raise RunError(
-                "no losses were heard to choose samples by; call cleaner.reduce(losses, index) on every batch, with a "
+                "no losses came in to choose samples by; call cleaner.reduce(losses, index) on every batch, with a "
                 "warm-up of at least one epoch, or give epochs(model) the model to probe"
             )
         self.observe(epoch, self._training_losses.observation(self.ledger))

@@ -112,7 +112,7 @@ class StepETrainer(Trainer):
         if theirs.num_workers:
             options |= {"num_workers": theirs.num_workers, "prefetch_factor": theirs.prefetch_factor}
         loader = self.cleaner.loader(batch_size, **options)
-        loader.planned.lent = True  # to skip what was trained, the trainer makes another loader of it
+        loader.planned.may_be_remade = True  # to skip what was trained, the trainer makes another loader of it
         return loader
 
     def _epochs(self, n: int, batch_size: int) -> int:

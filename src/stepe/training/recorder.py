@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class About:
+class RunDetails:
     """What a run folder records beyond the training itself."""
 
     request: Request | None = None
@@ -67,9 +67,9 @@ class Recorder:
     The folder is locked while the run lasts, unless it lies in one that the caller has ``locked`` already.
     """
 
-    def __init__(self, path: str | Path, about: About | None = None, *, locked: bool = False):
+    def __init__(self, path: str | Path, details: RunDetails | None = None, *, locked: bool = False):
         self.path = Path(path)
-        self.about = about or About()
+        self.details = details or RunDetails()
         self._locked = locked
         self._resume, self._checkpoint_every = False, 1
 
@@ -106,7 +106,7 @@ class Recorder:
         self._trace = Trace(inside(self.path, "trace.bin"), training.ledger.n)
         if not self._resume or not self._take_up(training):
             self._begin(training)
-        for name, content in self.about.files.items():
+        for name, content in self.details.files.items():
             if not (path := inside(self.path, name)).exists():
                 write_text(path, content)
         self._trace.truncate(training.epoch)
@@ -117,17 +117,17 @@ class Recorder:
             self.path.mkdir(parents=True, exist_ok=True)
         sweep(self.path)
         if not self._resume:
-            class_names = self.about.class_names or [str(label) for label in range(training.task.classes)]
+            class_names = self.details.class_names or [str(label) for label in range(training.task.classes)]
             config = Config(
-                options=self.about.options,
-                request=self.about.request,
+                options=self.details.options,
+                request=self.details.request,
                 method=_described(training.method),
                 fit=training.config,
                 class_names=class_names,
                 environment=Environment(**describe_environment(training.task.seed, str(training.engine.device))),
             )
             write_json(inside(self.path, "config.json"), config.to_json(), indent=1)
-            if self.about.request is not None:
+            if self.details.request is not None:
                 remember(self.path)
         checkpoint.save(inside(self.path, "checkpoint"), training)
 
@@ -173,11 +173,11 @@ class Recorder:
             samples.to_parquet(temporary, index=False)
         issues = samples.loc[samples["flagged"], list(COLUMNS)].sort_values("rank")
         write_text(inside(self.path, "issues.csv"), of_frame(escape_texts(issues)))
-        if self.about.exhibits is not None:
-            shown = worth_showing(samples, pictured=self.about.pictured)
-            write_exhibits(self.path, self.about.exhibits(shown))
+        if self.details.exhibits is not None:
+            shown = worth_showing(samples, pictured=self.details.pictured)
+            write_exhibits(self.path, self.details.exhibits(shown))
         self._store_probabilities(training)
-        unlabelled = None if self.about.unlabelled is None else len(self.about.unlabelled)
+        unlabelled = None if self.details.unlabelled is None else len(self.details.unlabelled)
         summary = replace(result.summary, unlabelled=unlabelled).to_json()
         write_text(inside(self.path, "summary.json"), json.dumps(summary, indent=1))
 
@@ -185,23 +185,23 @@ class Recorder:
         """The running guess, for tools that work on probabilities."""
         if "guess" not in training.ledger.columns:
             return
-        rows = np.arange(training.ledger.n) if self.about.names is None else np.asarray(self.about.names.rows)
+        rows = np.arange(training.ledger.n) if self.details.names is None else np.asarray(self.details.names.rows)
         with replacing(inside(self.path, "probabilities.npz")) as temporary:
             np.savez_compressed(temporary, row=rows, probability=training.ledger["guess"].cpu().numpy())
 
     def _samples(self, result: Result) -> "pd.DataFrame":
         import pandas as pd
 
-        training, about = result.training, self.about
+        training, details = result.training, self.details
         class_names = Config.read(self.path).class_names
-        names = about.names or Names.numbered(training.ledger.n)
+        names = details.names or Names.numbered(training.ledger.n)
         task, warmup = training.task, training.method.warmup_epochs
         tables = [training_table(result.belief, training.ledger, task, warmup, class_names, names)]
         if result.held_out is not None and result.held_out_labels is not None:
-            held_out_names = about.held_out_names or Names.numbered(len(result.held_out_labels), "test")
+            held_out_names = details.held_out_names or Names.numbered(len(result.held_out_labels), "test")
             tables.append(held_out_table(result.held_out, task, result.held_out_labels, class_names, held_out_names))
-        if about.unlabelled is not None:
-            tables.append(self._predicted(result, about.unlabelled, class_names))
+        if details.unlabelled is not None:
+            tables.append(self._predicted(result, details.unlabelled, class_names))
         for before, table in pairwise(tables):
             table["rank"] += before["rank"].max()
         return pd.concat([pd.DataFrame(table) for table in tables], ignore_index=True)
@@ -212,7 +212,7 @@ class Recorder:
         nobodys = torch.zeros(len(unlabelled), dtype=torch.int64)
         seen = engine.judge(TensorSamples(unlabelled.to(engine.device)), nobodys)
         seen = replace(seen, given_probability=None, margin=None)
-        names = self.about.unlabelled_names or Names.numbered(len(unlabelled), "unlabelled")
+        names = self.details.unlabelled_names or Names.numbered(len(unlabelled), "unlabelled")
         table = held_out_table(seen, result.training.task, nobodys, class_names, names)
         return table | {"given_label": [""] * len(unlabelled)}
 
