@@ -1,10 +1,12 @@
 """Numbers in the documents are those in the result files, and what they point to is there."""
 
+import ast
 import importlib
 import importlib.util
 import json
 import re
 import sys
+from functools import reduce
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -18,6 +20,13 @@ from stepe.reproduction.tables import write_tables
 ROOT = Path(__file__).parents[1]
 RESEARCH = ROOT / "docs" / "research"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CODE = sorted(path for folder in ("src", "examples", "tools") for path in (ROOT / folder).rglob("*.py"))
+NAME = re.compile(r"(?<![\w./-])stepe(?:\.[A-Za-z_]\w*)+")
+ROOM = re.compile(rf"`((?:{'|'.join(path.parent.name for path in ROOT.glob('src/stepe/*/__init__.py'))})(?:\.\w+)+)`")
+NO_NAMES = {"stepe.pt", "stepe.samples.parquet", "stepe.samples.json", "stepe.training.epoch"}
+"""files of runs, and what a variable holds"""
+FILE = re.compile(r"(?<![\w./<-])(?:docs|src|tests|benchmarks|tools|examples|results)/[\w./*-]*\w")
+MODULE = re.compile(r"`((?:\w+/)*\w+\.py)`")
 INTEGRATIONS = sorted((ROOT / "docs" / "integrations").glob("*.md"))
 
 
@@ -179,6 +188,43 @@ def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
         if not target.startswith("http"):
             assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, *CODE], ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_and_files_that_are_spoken_of_are_there(path):
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        nodes = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr))
+        text = "\n".join(str(node.value) for node in nodes if isinstance(node, ast.Constant))
+    names = {*NAME.findall(text), *(f"stepe.{name}" for name in ROOM.findall(text))} - NO_NAMES
+    assert [name for name in sorted(names) if not exists(name)] == []
+    assert [name for name in sorted({*FILE.findall(text)}) if not any(ROOT.glob(name))] == []
+    assert [name for name in sorted({*MODULE.findall(text)}) if Path(name).name not in MODULES] == []
+
+
+MODULES = {
+    path.name
+    for folder in ("src", "benchmarks", "examples", "tools", "tests")
+    for path in (ROOT / folder).rglob("*.py")
+}
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name leads to a module, or to something in one; what needs a package that is not here may."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError as error:
+            if str(error.name).startswith("stepe"):
+                continue
+            return True
+        try:
+            reduce(getattr, parts[end:], found)
+        except AttributeError:
+            return False
+        return True
+    return False
 
 
 @pytest.mark.parametrize(
