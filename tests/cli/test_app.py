@@ -247,6 +247,7 @@ MISTAKES = {
         "clean digits --method magic",
         "unknown method 'magic'; choose one of step-e, step-e-plus, plain",
     ),
+    "method that resembles another": ("clean digits --method step-f", "margins, prune; did you mean step-e"),
     "unknown method in a list": ("clean digits --method step-e,magic", "unknown method 'magic'"),
     "rho of 1": ("clean digits --rho-max 1", "rho_max is 1.0; it must be a number in [0, 1)"),
     "negative rho": ("clean digits --rho-max -0.1", "rho_max is -0.1"),

@@ -1,7 +1,7 @@
 """How ``stepe clean`` starts and goes on: the data are opened, the options resolved, and a request is made of both."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,19 @@ from stepe.training.building import find_device
 DEFAULT_NOISE = "symmetric:0.4"
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What is there before anything is trained."""
+
+    request: Request
+    options: dict[str, Any]
+    """as the run takes them"""
+    source: Source
+    review: Review | None
+    name: str
+    """of the run, if nobody says another one"""
+
+
 def begin(
     data: Any, options: dict[str, Any], *, resume: bool, say: Callable[[str], None], follow: Follow | None
 ) -> Run:
@@ -41,6 +54,20 @@ def begin(
     begun = out if resume and out is not None and (out / "config.json").exists() else None
     if begun is not None:
         check_same(begun, recorded_options(begun), options)
+    ready = prepare(data, options, say, begun)
+    request = ready.request
+    check_options(request, rho_max=request.rho_max, warmup=request.warmup, min_keep=request.min_keep or None)
+    if request.every_method:
+        request = without_refused(request, ready.source, say)
+    check_methods(request, ready.source)
+    with locked_new(ready.name) if out is None else locked(out) as path, resumable(path):
+        return carry_out(
+            request, ready.options, ready.source, path, resume=resume, say=say, follow=follow, review=ready.review
+        )
+
+
+def prepare(data: Any, options: dict[str, Any], say: Callable[[str], None], begun: Path | None = None) -> Prepared:
+    """Open the data, and say what options stand for that are left to them."""
     device, model = find_device(options["device"]), options["model"]
     layout = Layout(**_values_for(Layout, options))
     in_memory = not isinstance(data, str | Path)
@@ -57,7 +84,7 @@ def begin(
     review = None if options["decisions"] is None else _review_of(options["decisions"], begun)
     name = default_name(source.name if in_memory else str(data))
     options = options | _resolved(options, source) | {"data": source.reference, "image_size": layout.image_size}
-    source = _prepare(source, options["noise"], options["seed"], review, say)
+    source = _relabelled(source, options, review, say)
     request = Request(
         **_values_for(Request, options),
         name=source.name,
@@ -72,13 +99,8 @@ def begin(
         every_method=options["method"] == "all",
         augments=source.mean is not None,
     )
-    check_options(request, rho_max=request.rho_max, warmup=request.warmup, min_keep=request.min_keep or None)
     check_strong(request.strong, source)
-    if request.every_method:
-        request = without_refused(request, source, say)
-    check_methods(request, source)
-    with locked_new(name) if out is None else locked(out) as path, resumable(path):
-        return carry_out(request, options, source, path, resume=resume, say=say, follow=follow, review=review)
+    return Prepared(request, options, source, review, name)
 
 
 def recorded_options(path: Path) -> dict[str, Any]:
@@ -133,10 +155,12 @@ def _resolved(options: Mapping[str, Any], source: Source) -> dict[str, Any]:
     }
 
 
-def _prepare(source: Source, noise: str | None, seed: int, review: Review | None, say: Callable[[str], None]) -> Source:
+def _relabelled(
+    source: Source, options: Mapping[str, Any], review: Review | None, say: Callable[[str], None]
+) -> Source:
     """The source with the noise that was asked for, and with what people decided."""
-    if noise is not None:
-        source = source.planted(Noise.parse(noise), seed)
+    if options["noise"] is not None:
+        source = source.planted(Noise.parse(options["noise"]), options["seed"])
     if review is None:
         return source
     say(stated(review.decisions))

@@ -9,7 +9,7 @@ from stepe.data.source import Source
 from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
 from stepe.loop.schedule import check_epochs
-from stepe.methods import EVERY_METHOD, RECIPES, Task, make_method, method_class
+from stepe.methods import EVERY_METHOD, RECIPES, Method, Task, make_method, method_class
 from stepe.methods.doors import DEFAULT_METHOD
 from stepe.run.record import Request
 from stepe.samples.given_labels import as_tensor
@@ -92,7 +92,7 @@ def check_methods(request: Request, source: Source) -> None:
     """What any of the methods would refuse is refused before the first of them is trained."""
     check_epochs(request.epochs, warmup=0)
     for name in request.methods:
-        _check_method(name, request, source)
+        checked_method(name, request, source)
 
 
 def without_refused(request: Request, source: Source, say: Callable[[str], None]) -> Request:
@@ -101,7 +101,7 @@ def without_refused(request: Request, source: Source, say: Callable[[str], None]
     able = [first]
     for name in others:
         try:
-            _check_method(name, request, source)
+            checked_method(name, request, source)
         except InputError as error:
             say(f"without {name}: {error}")
         else:
@@ -109,15 +109,14 @@ def without_refused(request: Request, source: Source, say: Callable[[str], None]
     return replace(request, methods=tuple(able))
 
 
-def _check_method(name: str, request: Request, source: Source) -> None:
+def checked_method(name: str, request: Request, source: Source) -> tuple[Method, Task]:
+    """A method and what it would have to do; what it would refuse is refused."""
     method = make_method(name, **method_options(request, name))
     if method.mixes_inputs and not request.blends:
         raise InputError(
             f"method {name!r} trains on blends of two inputs, and texts and categories cannot be blended: choose "
             "another method"
         )
-    if name in RECIPES:
-        return  # it checks what it is handed by the trainings that come first
     groups, trusted = (None if found is None else as_tensor(found) for found in (source.groups, source.trusted))
     task = Task(
         labels=as_tensor(source.labels),
@@ -128,8 +127,11 @@ def _check_method(name: str, request: Request, source: Source) -> None:
         noise_rate=known_rate(request, source),
         groups=groups,
         trusted=trusted,
+        probe=request.probe if method.cross_fits else "in-sample",
     )
-    method.start(task, Ledger(task.n))
+    if name not in RECIPES:  # these check what they are handed by the trainings that come first
+        method.start(task, Ledger(task.n))
+    return method, task
 
 
 def known_rate(request: Request, source: Source) -> float | None:

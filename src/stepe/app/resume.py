@@ -7,7 +7,7 @@ from typing import Any
 from stepe.app.begin import begin, check_same, recorded_options
 from stepe.app.clean import clean
 from stepe.app.run import Run
-from stepe.app.work import Follow
+from stepe.app.work import Follow, resumable
 from stepe.errors import RunError
 from stepe.options import canonical, check_names, check_values, declared_options
 from stepe.run.paths import Trust, check_paths, local_paths
@@ -43,7 +43,8 @@ def resume(
     check_paths(path, {name: paths for name, paths in _named(recorded).items() if name not in changed}, trust_paths)
     check_same(path, recorded, changed)
     options = recorded | changed | {"out": str(path)}
-    return begin(data, options, resume=True, say=say, follow=follow)
+    with resumable(path):
+        return begin(data, options, resume=True, say=say, follow=follow)
 
 
 def _named(options: Mapping[str, Any]) -> dict[str, list[Path]]:

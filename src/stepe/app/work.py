@@ -92,7 +92,7 @@ def resumable(out: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        if (out / "config.json").exists():
+        if (out / "config.json").exists() and not getattr(interrupt, "__notes__", ()):
             interrupt.add_note(f"Continue with: stepe clean --resume {shlex.quote(str(out))}")
         raise
 

@@ -17,6 +17,7 @@ from stepe.cli.compare import compare
 from stepe.cli.explain import explain
 from stepe.cli.export import export
 from stepe.cli.messages import escape, print_line
+from stepe.cli.methods import methods
 from stepe.cli.predict import predict
 from stepe.cli.report import report
 from stepe.cli.reproduce import reproduce
@@ -91,5 +92,5 @@ def _root(
     pass
 
 
-for command in (clean, report, explain, compare, reproduce, bench, cleaned, review, apply, export, predict):
+for command in (clean, report, explain, compare, reproduce, bench, cleaned, review, apply, export, predict, methods):
     app.command()(command)

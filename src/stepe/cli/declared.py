@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Annotated, Any, cast
 
 import typer
@@ -11,9 +11,11 @@ from stepe.cli.messages import escape
 from stepe.options import Declared, declared_options
 
 
-def with_options(declaring: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Have a command take all options that a function declares; it is handed those that were typed, by name, first."""
-    declared = declared_options(declaring)
+def with_options(
+    declaring: Callable[..., Any], *, without: Container[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Have a command take the options that a function declares; it is handed those that were typed, by name, first."""
+    declared = {name: option for name, option in declared_options(declaring).items() if name not in without}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def run(context: typer.Context, **values: Any) -> None:

@@ -26,7 +26,7 @@ from stepe.methods.self_paced import SelfPaced
 from stepe.methods.step_e import StepwiseElimination
 from stepe.methods.step_e_plus.method import StepEPlus
 from stepe.methods.truncation import Truncation
-from stepe.options.check import check_names
+from stepe.options.check import check_names, resembling
 
 METHODS: dict[str, type[Method]] = {
     method.name: method
@@ -87,7 +87,9 @@ __all__ = [
 def method_class(name: str) -> type[Method]:
     """The class of a method, by name."""
     if name not in EVERY_METHOD:
-        raise InputError(f"unknown method {name!r}; choose one of {', '.join(EVERY_METHOD)}")
+        near = resembling(name, EVERY_METHOD)
+        choice = ", ".join(EVERY_METHOD)
+        raise InputError(f"unknown method {name!r}; choose one of {choice}{f'; {near}' if near else ''}")
     return EVERY_METHOD[name]
 
 

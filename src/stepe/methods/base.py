@@ -10,7 +10,7 @@ checkpoints save. To add one: a file in this folder, and a line in the registry 
 
 from abc import ABC, abstractmethod
 from dataclasses import fields, is_dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
 from stepe.loop.selection import protect, select
 from stepe.loop.task import Batch, Forward, Task, View
-from stepe.options import check_fields
+from stepe.options import check_fields, check_names
 
 
 class Method(ABC):
@@ -54,6 +54,11 @@ class Method(ABC):
     seconds_before: float = 0.0
     """what a recipe has spent before the first epoch"""
     task: Task
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Refuse options that are not the method's, and name those that they resemble."""
+        check_names(options, cls.options(), cls.__name__)
+        return super().__new__(cls)
 
     @classmethod
     def options(cls) -> list[str]:

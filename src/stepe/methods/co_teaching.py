@@ -51,11 +51,16 @@ class CoTeaching(Plain):
     ] = None
     ramp: Annotated[int, Option("Epochs until that share is reached: T_k.", min=1)] = 10
 
+    def resolved(self, task: Task) -> dict[str, Any]:
+        """Name every option, with the share that follows from the noise rate."""
+        known = task.noise_rate if self.rho_max is None else self.rho_max
+        return super().resolved(task) | {"rho_max": "auto" if known is None else known}
+
     def start(self, task: Task, ledger: Ledger) -> None:
         """Resolve tau, if it is known."""
         super().start(task, ledger)
-        known = task.noise_rate if self.rho_max is None else self.rho_max
-        if known is None or known == "auto":
+        known = self.resolved(task)["rho_max"]
+        if known == "auto":
             self.needs_probabilities, self._tau = True, 0.0
         else:
             check_drop_max(known)

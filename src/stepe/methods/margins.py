@@ -51,6 +51,10 @@ class Margins(Plain):
         ),
     ] = 0.5
 
+    def resolved(self, task: Task) -> dict[str, Any]:
+        """Name every option, with the share that follows from the noise rate."""
+        return super().resolved(task) | {"rho_max": resolve_drop_max(self.rho_max, task.noise_rate)}
+
     def start(self, task: Task, ledger: Ledger) -> None:
         """Declare the sum of the margins and their number, where the loss is computed."""
         super().start(task, ledger)

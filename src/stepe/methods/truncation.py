@@ -36,6 +36,10 @@ class Truncation(Method):
     ] = "untrained"
     view: ViewOption = "augmented"
 
+    def resolved(self, task: Task) -> dict[str, Any]:
+        """Name every option, with the share that follows from the noise rate."""
+        return super().resolved(task) | {"rho_max": resolve_drop_max(self.rho_max, task.noise_rate)}
+
     def start(self, task: Task, ledger: Ledger) -> None:
         """Resolve rho_max; the threshold is open until its probe."""
         super().start(task, ledger)
