@@ -61,7 +61,7 @@ class StepE(L.Callback):
         self._trained = 0
 
     def loader(self, batch_size: int, **options: Any) -> "Batches":
-        """What to give ``trainer.fit``; options are those of ``DataLoader``, and ``weights``.
+        """Make what ``trainer.fit`` takes; options are those of ``DataLoader``, and ``weights``.
 
         ``batch_size`` counts the samples of all processes together.
         """
@@ -112,7 +112,7 @@ class StepE(L.Callback):
         pl_module.log("stepe/kept", float(self.cleaner.plan.kept.sum()))
 
     def _count(self, trainer: L.Trainer) -> None:
-        """The steps of this epoch, after limits: what the trainer found out once, when it set up its data."""
+        """Count the steps of this epoch, after limits, as the trainer did once when it set up its data."""
         assert self._loader is not None
         loop, planned, limit = trainer.fit_loop, len(self._loader.loader), trainer.limit_train_batches
         steps = min(planned, limit) if isinstance(limit, int) else max(1, int(planned * limit))
@@ -140,13 +140,13 @@ class StepE(L.Callback):
             self.cleaner.end_epoch()
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The last word on every sample."""
+        """Probe the finished model: the last word on every sample."""
         self.cleaner.is_on = False
         if not trainer.fast_dev_run:  # type: ignore[attr-defined]
             self.cleaner.probe(pl_module, self.cleaner.task.epochs, self._probing)
 
     def state_dict(self) -> dict[str, Any]:
-        """For the trainer's checkpoints. Whether an epoch is over, the trainer says when it goes on."""
+        """Return what the trainer's checkpoints hold. Whether an epoch is over, the trainer says when it goes on."""
         length = None if self._loader is None else self._loader.length
         return self.cleaner.state_dict(batches=self._trained, over=False) | {"length": length}
 
@@ -173,7 +173,7 @@ class Batches:
         return iter(self.loader)  # lazily: the iterator is made before the epoch has begun
 
     def state_dict(self) -> dict[str, Any]:
-        """Says that it can go on in the middle of an epoch; the callback knows where."""
+        """Say that it can go on in the middle of an epoch; the callback knows where."""
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ class PlanSampler(Sampler[Any]):
         return len(batch_sizes(count, self.batch_size, Ranks.current().world))
 
     def begin(self) -> list[Share]:
-        """What is to come, of this epoch; the next iterator gives it."""
+        """Return what is to come of this epoch; the next iterator gives it."""
         plan, cleaner = self._plan(), self.cleaner
         if plan is None or not cleaner.is_on:
             raise RunError(ITERATE_INSIDE)
@@ -102,7 +102,7 @@ class PlanSampler(Sampler[Any]):
 
 
 def take_weights(weights: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """An existing weighted sampler is its weights; any other would choose the samples beside the plan."""
+    """Take the weights of a weighted sampler; any other sampler would choose samples beside the plan."""
     sampler = options.get("sampler")
     if sampler is None:
         return weights, options
@@ -117,7 +117,7 @@ def take_weights(weights: Any, options: dict[str, Any]) -> tuple[Any, dict[str, 
 
 
 def check_chance(weights: Any, n: int) -> Tensor:
-    """How likely each sample is drawn, as one finite number each."""
+    """Take how likely each sample is drawn, as one finite number each."""
     found = as_tensor(weights).double().cpu()
     if found.shape != (n,) or not bool((torch.isfinite(found) & (found >= 0)).all()) or not float(found.sum()) > 0:
         raise InputError(

@@ -115,7 +115,7 @@ def ask(judge: AskedJudge, task: Task, plan: Plan | None) -> Observation:
 
 
 def _trained_on(task: Task, plan: Plan | None) -> tuple[Floats, Floats]:
-    """What a plan trains on: the weight of every sample, and its distribution over the classes."""
+    """Read from a plan what trains: the weight of every sample, and its distribution over the classes."""
     given = one_hot(task.labels.numpy(), task.classes)
     if plan is None:
         return np.ones(task.n), given

@@ -286,7 +286,7 @@ class StepE(Session):
     # -- Batches ------------------------------------------------------------------------------------------------
 
     def loader(self, batch_size: int, *, weights: Any = None, **options: Any) -> "PlannedLoader":
-        """A ``DataLoader`` over the samples this epoch keeps; options pass through.
+        """Make a ``DataLoader`` over the samples that each epoch keeps; options pass through.
 
         Make it once. Every kept sample comes once an epoch, in an order and with random draws of its own, however
         many workers there are. Under torchrun each process gets its share of every batch: ``batch_size`` counts all
@@ -304,7 +304,7 @@ class StepE(Session):
         return PlannedLoader(self, self._sampler(batch_size, weights), **options)
 
     def batch_sampler(self, batch_size: int, *, weights: Any = None) -> "PlanSampler":
-        """Batches of sample indices, for a ``DataLoader(dataset, batch_sampler=...)`` of your own."""
+        """Make batches of sample indices, for a ``DataLoader(dataset, batch_sampler=...)`` of your own."""
         self.drawable()
         if self.has_own_loss:
             raise InputError(
@@ -318,7 +318,7 @@ class StepE(Session):
         return PlanSampler(self, check_batch_size(batch_size, self.task.n), chance)
 
     def drawable(self) -> DatasetSamples:
-        """The samples, which are no stream."""
+        """Return the samples, unless they are a stream."""
         if self.samples is None:
             raise InputError(
                 "a stream has no batches of ours: train on yours, and turn their losses into one by "
@@ -327,7 +327,7 @@ class StepE(Session):
         return self.samples
 
     def shares(self, batch_size: int, plan: Plan | None = None) -> list[Share]:
-        """This rank's share of every batch of the epoch."""
+        """Deal out this rank's share of every batch of the epoch."""
         ranks = Ranks.current()
         if batch_size < ranks.world:
             raise InputError(
@@ -347,7 +347,7 @@ class StepE(Session):
     # -- Losses -------------------------------------------------------------------------------------------------
 
     def loss(self, forward: Forward, x: Any) -> Tensor:
-        """The method's loss of the batch that :meth:`loader` just gave, whose inputs are ``x``.
+        """Take the method's loss of the batch that :meth:`loader` just gave, whose inputs are ``x``.
 
         For methods that change more than the choice of samples, and for exact gradients where processes have uneven
         shares of a batch: ``cleaner.loss(model, x)`` in place of ``F.cross_entropy(model(x), y)``.
@@ -370,7 +370,7 @@ class StepE(Session):
         return self.method.loss(forward, batch)
 
     def reduce(self, losses: Tensor, index: Any, *, logits: Tensor | None = None) -> Tensor:
-        """The mean loss of the kept samples of a batch; dropped ones count nothing.
+        """Take the mean loss of the kept samples of a batch; dropped ones count nothing.
 
         For streams and loaders that cannot be told which samples to give. The losses are remembered by sample index
         and take the place of the probe, at the price of a forward pass over dropped samples.
@@ -424,7 +424,7 @@ class StepE(Session):
     # -- Saving and going on ------------------------------------------------------------------------------------
 
     def state_dict(self, *, batches: int | None = None, over: bool | None = None) -> dict[str, Any]:
-        """Everything needed to go on, also from the middle of an epoch: numbers, text and tensors.
+        """Return everything needed to go on, also from the middle of an epoch: numbers, text and tensors.
 
         Save it beside the model and the optimizer, after a step or after an epoch. After the last batch of an epoch,
         what you do at its end counts as done. Of a stream, save it between epochs, and in each process its own.
@@ -475,7 +475,7 @@ class StepE(Session):
         self._training_losses.load_state_dict(state["training_losses"])
 
     def _identity(self) -> Row:
-        """What a run that goes on must share with the one that was saved."""
+        """Describe what a run that goes on must share with the one that was saved."""
         return {
             "samples": self.task.n,
             "epochs": self.task.epochs,
@@ -503,7 +503,7 @@ def _copy(value: Any) -> Any:
 
 
 def _device_of(x: Any) -> torch.device:
-    """Where the first tensor of a batch lies."""
+    """Find where the first tensor of a batch lies."""
     if isinstance(x, Tensor):
         return x.device
     inner = x.values() if isinstance(x, dict) else x if isinstance(x, list | tuple) else ()

@@ -11,7 +11,7 @@ from stepe.loop.ranks import Ranks
 
 
 class TrainingLosses:
-    """What the batches of an epoch told of their samples, by sample index."""
+    """Keeps what the batches of an epoch told of their samples, by sample index."""
 
     def __init__(self) -> None:
         self._index: list[Tensor] = []
@@ -24,11 +24,11 @@ class TrainingLosses:
         self._columns.append(columns)
 
     def empty(self) -> bool:
-        """Whether no batch came."""
+        """Say whether no batch came."""
         return not self._index
 
     def observation(self, ledger: Ledger) -> Observation:
-        """What all ranks were told; a sample that did not come is as it was."""
+        """Put together what all ranks were told; a sample that did not come is as it was."""
         known = {
             "loss": "loss",
             "prediction": "prediction",
@@ -55,7 +55,7 @@ class TrainingLosses:
         return replace(Observation(whole.pop("loss")), **whole)  # type: ignore[arg-type]
 
     def state_dict(self) -> dict[str, Any]:
-        """What came since the last observation, on this rank."""
+        """Return what came since the last observation, on this rank."""
         return {"index": list(self._index), "columns": [dict(columns) for columns in self._columns]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -91,7 +91,7 @@ class StepETrainer(Trainer):
         return super().train(resume_from_checkpoint, *args, **options)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """The planned batches; data set, collator and workers are those of the trainer's own loader."""
+        """Make the planned batches, with data set, collator and workers of the trainer's own loader."""
         strategy = getattr(self.args, "train_sampling_strategy", "random")
         if strategy != "random":
             raise InputError(
@@ -121,20 +121,20 @@ class StepETrainer(Trainer):
         return math.ceil(self.args.max_steps / self._updates(len(batch_sizes(n, batch_size, self.args.world_size))))
 
     def _updates(self, batches: int) -> int:
-        """Optimizer steps for so many batches."""
+        """Count the optimizer steps for so many batches."""
         return math.ceil(batches / self.args.gradient_accumulation_steps)
 
     # -- A kept set that shrinks: the trainer's own counts, corrected ----------------------------------------------
 
     def _init_training_state(self, *args: Any, **options: Any) -> tuple[int, int]:
-        """Where to go on: the trainer would divide its steps by those of a full epoch."""
+        """Say where to go on: the trainer would divide its steps by those of a full epoch."""
         found: tuple[int, int] = super()._init_training_state(*args, **options)
         self.take_up()
         cleaner = self._cleaner
         return found if cleaner.length == "full" or self._resumed is None else (cleaner.epoch, cleaner.done)
 
     def _run_epoch(self, *args: Any, **options: Any) -> Any:
-        """One epoch, as long as it is now."""
+        """Run one epoch, as long as it is now."""
         cleaner = self._cleaner
         if cleaner.length == "kept":
             batches = len(options["train_dataloader"])
@@ -144,7 +144,7 @@ class StepETrainer(Trainer):
         return super()._run_epoch(*args, **options)  # type: ignore[no-untyped-call]
 
     def create_scheduler(self, num_training_steps: int, *args: Any, **options: Any) -> Any:
-        """The trainer's scheduler, kept in pace with epochs that get shorter."""
+        """Make the trainer's scheduler, and keep it in pace with epochs that get shorter."""
         made = super().create_scheduler(num_training_steps, *args, **options)
         if self._options["length"] == "kept" and not isinstance(made, InPace):
             self.lr_scheduler = InPace(made, num_training_steps, self._cleaner.task.epochs)  # type: ignore[assignment]
@@ -231,7 +231,7 @@ class InPace(TorchRate):
         self.begin_epoch(0, 1, 0)
 
     def begin_epoch(self, epoch: int, updates: int, updated: int) -> None:
-        """An epoch of so many updates begins, or goes on after some of them."""
+        """Begin an epoch of so many updates, or go on after some of them."""
         self._epoch, self._updates, self._updated = epoch, updates, updated
 
     def step(self) -> None:
@@ -244,7 +244,7 @@ class InPace(TorchRate):
 
 
 def _labels(dataset: Any) -> Any:
-    """The labels of a data set of dicts, by the names the library gives them."""
+    """Read the labels of a data set of dicts, by the names the library gives them."""
     columns = getattr(dataset, "column_names", None)
     for name in LABELS:
         if columns is not None and name in columns:

@@ -25,7 +25,7 @@ DEVIATION = 1.4826
 
 
 def kind_of(labels: Tensor) -> LabelKind:
-    """By type, shape and values.
+    """Tell what labels are, by type, shape and values.
 
     >>> kind_of(torch.tensor([0, 2])), kind_of(torch.tensor([0.5, 2])), kind_of(torch.tensor([[0.0, 1.0]]))
     ('classes', 'numbers', 'marks')
@@ -36,7 +36,7 @@ def kind_of(labels: Tensor) -> LabelKind:
 
 
 def read_marks(logits: Tensor, marks: Tensor | None, probabilities: bool = False) -> dict[str, Tensor]:
-    """The mark that the logits disagree with most: its number, how sure they are, and by which margin."""
+    """Read the mark that the logits disagree with most: its number, how sure they are, and by which margin."""
     if marks is None:
         return {}
     agreeing = _shaped(logits, marks) * (2 * marks - 1)
@@ -50,7 +50,7 @@ def read_marks(logits: Tensor, marks: Tensor | None, probabilities: bool = False
 
 
 def read_numbers(outputs: Tensor, numbers: Tensor | None, probabilities: bool = False) -> dict[str, Tensor]:
-    """The predicted numbers; how far off they are shows only beside all others, see :func:`with_residuals`."""
+    """Read the predicted numbers; how far off they are shows only beside all others, see :func:`with_residuals`."""
     return {} if numbers is None else {"output": _shaped(outputs, numbers)}
 
 
@@ -67,7 +67,7 @@ READERS: dict[LabelKind, Read] = {"classes": read_logits, "marks": read_marks, "
 
 
 def with_residuals(seen: Observation, labels: Tensor) -> Observation:
-    """Predicted numbers contradict given ones where the residual is large beside the usual one: a negative margin.
+    """Contradict given numbers, by a negative margin, where the residual is large beside the usual one.
 
     The usual size is that of the median, which wrong numbers hardly move as long as they are fewer than half.
     """

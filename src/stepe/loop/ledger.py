@@ -122,7 +122,7 @@ class Ledger:
             self.remember("guess", seen.probability, trust_memory)
 
     def remember(self, name: str, new: Tensor, memory: float) -> None:
-        """A running mean, for a single late probe goes stale as labels are memorised; the first probe starts it."""
+        """Keep a running mean, started by the first probe: a single late one goes stale as labels are memorised."""
         old = self[name].float()
         new = new.to(old.device)
         self[name] = torch.where(torch.isfinite(old), memory * old + (1 - memory) * new, new)
@@ -135,7 +135,7 @@ class Ledger:
         return Turnover(came=int(torch.count_nonzero(before & ~now)), went=int(torch.count_nonzero(now & ~before)))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Every column."""
+        """Return every column."""
         return dict(self.columns)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -157,7 +157,7 @@ class Ledger:
 
 
 def read_rows(column: Tensor, index: Tensor) -> Tensor:
-    """The rows of some samples, where their indices are."""
+    """Read the rows of some samples, to where their indices are."""
     return column[index.to(column.device)].to(index.device)
 
 

@@ -48,7 +48,7 @@ class Detection:
 
 
 def detection(suspected: npt.ArrayLike, noisy: npt.ArrayLike) -> Detection:
-    """Precision, recall and F1 of a suspected set; a ratio with nothing below it counts as 0.
+    """Measure precision, recall and F1 of a suspected set; a ratio with nothing below it counts as 0.
 
     >>> detection([True, True, False], [True, False, False])
     Detection(precision=0.5, recall=1.0, f1=0.6666666666666666)
@@ -64,7 +64,7 @@ def detection(suspected: npt.ArrayLike, noisy: npt.ArrayLike) -> Detection:
 
 
 def auroc(scores: npt.ArrayLike, noisy: npt.ArrayLike) -> float | None:
-    """Chance that a noisy sample scores above a clean one, ties counting half; ``None`` without both kinds.
+    """Measure the chance that a noisy sample scores above a clean one, ties counting half; ``None`` without both kinds.
 
     Scores that are not finite rank highest, as the selection treats them.
 
@@ -85,5 +85,5 @@ def auroc(scores: npt.ArrayLike, noisy: npt.ArrayLike) -> float | None:
 
 
 def accuracy(predictions: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """Share of predictions that equal the labels."""
+    """Measure the share of predictions that equal the labels."""
     return float(np.mean(np.asarray(predictions) == np.asarray(labels)))

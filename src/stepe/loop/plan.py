@@ -64,7 +64,7 @@ class Plan:
     shortfall: int = 0
 
     def order(self) -> Tensor:
-        """The indices that train, in this epoch's order: a function of (seed, epoch, sample) alone."""
+        """Order the indices that train: a function of (seed, epoch, sample) alone."""
         training = torch.nonzero((self.kept if self.trains is None else self.trains).cpu()).squeeze(1)
         length = len(training) if self.length is None or len(training) == 0 else self.length
         if self.chance is not None:
@@ -77,7 +77,7 @@ class Plan:
         return torch.cat(passes)[:length] if passes else training
 
     def _drawn(self, training: Tensor, length: int) -> Tensor:
-        """So many draws with replacement, each sample as often as its chance says."""
+        """Draw so many with replacement, each sample as often as its chance says."""
         assert self.chance is not None
         until = self.chance.detach().cpu()[training].double().cumsum(0)
         if len(until) == 0 or not float(until[-1]) > 0:
@@ -87,7 +87,7 @@ class Plan:
         return training[torch.searchsorted(until, uniform * until[-1], right=True).clamp(max=len(until) - 1)]
 
     def batches(self, batch_size: int, *, rank: int = 0, world: int = 1) -> list[Share]:
-        """This rank's share of every global batch of ``batch_size`` samples.
+        """Deal out this rank's share of every global batch of ``batch_size`` samples.
 
         Every sample that trains appears exactly once over all ranks. Ranks always get equally many shares; with fewer
         samples than ranks, a rank left without one gets a weight-0 filler so that nobody waits for it.
@@ -120,7 +120,7 @@ class Plan:
 
 
 def occurrences(order: Tensor) -> Tensor:
-    """For each entry, how many equal ones came before.
+    """Count, for each entry, how many equal ones came before.
 
     >>> occurrences(torch.tensor([4, 2, 4, 4, 2])).tolist()
     [0, 0, 1, 2, 1]
@@ -133,7 +133,7 @@ def occurrences(order: Tensor) -> Tensor:
 
 
 def batch_sizes(count: int, batch_size: int, world: int = 1) -> list[int]:
-    """Sizes of the batches that cover ``count`` samples.
+    """Size the batches that cover ``count`` samples.
 
     Full batches, then the rest; a rest shorter than ``min(8, batch_size / 2)``, or than two for each rank, is spread
     one by one over the last batches, so that all but a few keep their size.

@@ -25,7 +25,7 @@ JudgeBatch = Callable[[Any], "tuple[Tensor, Tensor | None, Tensor | None]"]
 
 @contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode without gradients; afterwards every module is in the mode it was in, frozen ones included."""
+    """Go to eval mode without gradients; afterwards every module is in the mode it was in, frozen ones included."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -83,7 +83,7 @@ def check_losses(losses: Tensor, expected: int) -> None:
 
 
 def read_logits(logits: Tensor, labels: Tensor | None, probabilities: bool) -> dict[str, Tensor]:
-    """The columns of an observation that logits give; logarithms of probabilities are logits too."""
+    """Read from logits the columns of an observation; logarithms of probabilities are logits too."""
     logits = logits.detach().to(torch.float32)
     top = logits.argmax(1)
     logs = torch.log_softmax(logits, 1)
@@ -97,7 +97,7 @@ def read_logits(logits: Tensor, labels: Tensor | None, probabilities: bool) -> d
 
 
 def margins(logits: Tensor, labels: Tensor) -> Tensor:
-    """The label's logit less the largest other one. No scatter, which in deterministic mode asks the host.
+    """Subtract the largest other logit from the label's. Without scatter, which in deterministic mode asks the host.
 
     >>> margins(torch.tensor([[3.0, 1.0, 2.0], [3.0, 1.0, 2.0]]), torch.tensor([0, 1]))
     tensor([ 1., -2.])
@@ -107,7 +107,7 @@ def margins(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def among_classes(probability: Tensor, classes: int) -> Tensor:
-    """The probabilities of the classes that the labels have, given that it is one of them: outputs may be more.
+    """Take the probabilities of the classes that the labels have, given that it is one of them: outputs may be more.
 
     >>> among_classes(torch.tensor([[0.2, 0.3, 0.5]]), 2)
     tensor([[0.4000, 0.6000]])

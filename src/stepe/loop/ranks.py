@@ -31,7 +31,7 @@ class Ranks:
 
     @classmethod
     def current(cls) -> "Ranks":
-        """As torch.distributed says. Processes that were started together but do not know of each other are refused:
+        """Ask torch.distributed. Processes that were started together but do not know of each other are refused:
         each would train on everything, and all would write the same files.
         """
         if not dist.is_available():
@@ -52,7 +52,7 @@ class Ranks:
         return self.rank == 0
 
     def deal(self, parts: Sequence[T]) -> list[T]:
-        """This rank's parts: whole ones, in turn, so that what is computed on a part is what one process computes.
+        """Deal out this rank's parts: whole ones, in turn, on which it computes what one process would.
 
         All ranks get equally many, because what they run may wait for the others. The first part fills up.
         """
@@ -60,7 +60,7 @@ class Ranks:
         return mine if len(mine) == -(-len(parts) // self.world) else [*mine, parts[0]]
 
     def assemble(self, seen: Observation, parts: Sequence[Tensor]) -> Observation:
-        """What all ranks saw of their dealt parts (tensors of positions), by position, the same on every rank."""
+        """Put together what all ranks saw of their parts (tensors of positions), by position, alike on every rank."""
         if not self.grouped:
             return seen
         by_rank = [parts[rank :: self.world] for rank in range(self.world)]
@@ -78,7 +78,7 @@ class Ranks:
         return replace(seen, **assembled)
 
     def gather(self, values: Tensor, sizes: Sequence[int]) -> Tensor:
-        """The values of all ranks, one after the other; ``sizes`` says how many rows each of them has."""
+        """Gather the values of all ranks, one after the other; ``sizes`` says how many rows each of them has."""
         if not self.grouped:
             return values
         mine = _on_the_wire(values)
@@ -90,7 +90,7 @@ class Ranks:
         return torch.cat([rows[:size] for rows, size in zip(everyone, sizes, strict=True)]).to(values.device)
 
     def gather_any(self, values: Tensor, *more: Tensor) -> tuple[Tensor, ...]:
-        """The same for tensors of a common length that only their own rank knows."""
+        """Gather tensors of a common length that only their own rank knows."""
         if not self.grouped:
             return values, *more
         sizes = self.gather(torch.tensor([len(values)]), [1] * self.world).tolist()
@@ -106,7 +106,7 @@ class Ranks:
             column[everyone.to(column.device)] = rows
 
     def mean(self, value: Tensor) -> Tensor:
-        """The mean over all ranks."""
+        """Take the mean over all ranks."""
         if not self.grouped:
             return value
         total = _on_the_wire(value).clone()
@@ -151,7 +151,7 @@ class Ranks:
                 tensor.copy_(sent)
 
     def share(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The first rank's state: numbers, text, tensors, and lists and dicts of these."""
+        """Give every rank the first one's state: numbers, text, tensors, and lists and dicts of these."""
         if not self.grouped:
             return state
         content = io.BytesIO()
@@ -168,12 +168,12 @@ class Ranks:
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The model inside of DistributedDataParallel, whose every forward pass waits for all ranks."""
+    """Take the model out of DistributedDataParallel, whose every forward pass waits for all ranks."""
     return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
 
 
 def _on_the_wire(values: Tensor) -> Tensor:
-    """Values where the process group can send them from: where they are, if it can."""
+    """Move values to where the process group can send them from: where they are, if it can."""
     backends = dict(pair.split(":") for pair in dist.get_backend_config().split(","))
     here = values.device.type
     if here == "cpu" and "cpu" in backends:

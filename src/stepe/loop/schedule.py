@@ -46,7 +46,7 @@ class Schedule:
         return self.drop_max * self.progress(epoch)
 
     def progress(self, epoch: int) -> float:
-        """How far up the ramp an epoch is, from 0 to 1."""
+        """Say how far up the ramp an epoch is, from 0 to 1."""
         if epoch < self.warmup:
             return 0.0
         end = self.epochs if self.ramp_end is None else self.ramp_end
@@ -109,7 +109,7 @@ def _check_fractions(schedule: Schedule, epochs: int) -> None:
 
 
 def default_warmup(epochs: int) -> int:
-    """A sixth of the run, the paper's share (10 of 60)."""
+    """Take a sixth of the run, the paper's share (10 of 60)."""
     return min(max(1, round(epochs / 6)), epochs - 1)
 
 

@@ -40,7 +40,7 @@ class Selection:
 
 
 def keep_count(n: int, drop_fraction: float) -> int:
-    """How many of n samples stay. The epsilon keeps 0.3 * 10 from losing a sample to rounding."""
+    """Count how many of n samples stay. The epsilon keeps 0.3 * 10 from losing a sample to rounding."""
     return n - math.floor(drop_fraction * n + 1e-9)
 
 
@@ -70,7 +70,7 @@ def select(scores: Tensor, drop_fraction: float, *, groups: Tensor | None = None
 
 
 def protect(scores: Tensor, drop_fraction: float, trusted: Tensor | None) -> tuple[Tensor, float]:
-    """Scores and a drop fraction under which a selection keeps all trusted samples.
+    """Change scores and a drop fraction so that a selection keeps all trusted samples.
 
     >>> protect(torch.tensor([3.0, 2.0, 1.0]), 0.5, torch.tensor([True, False, False]))
     (tensor([0., 2., 1.]), 0.5)
@@ -84,7 +84,7 @@ def protect(scores: Tensor, drop_fraction: float, trusted: Tensor | None) -> tup
 
 
 def soften(scores: Tensor, selection: Selection, temperature: float) -> Tensor:
-    """Weights in [0, 1] that down-weight instead of dropping; at temperature 0, or near it, the hard selection.
+    """Give weights in [0, 1] instead of dropping; at temperature 0, or near it, the hard selection.
 
     A weight is ``sigmoid((cut - score) / temperature)`` with the cut halfway between the last kept and the first
     dropped score; ``temperature`` is in units of the score. Samples that only a group floor keeps stay at 1.
@@ -124,7 +124,7 @@ def _check(scores: Tensor, drop_fraction: float, groups: Tensor | None, min_keep
 
 
 def _keep_lowest(scores: Tensor, drop_fraction: float) -> tuple[Tensor, float, int]:
-    """The kept mask, the highest kept score, and how many scores are finite."""
+    """Return the kept mask, the highest kept score, and how many scores are finite."""
     finite = torch.isfinite(scores)
     n_finite = int(finite.sum())
     count = min(keep_count(len(scores), drop_fraction), n_finite)
@@ -139,7 +139,7 @@ def _keep_lowest(scores: Tensor, drop_fraction: float) -> tuple[Tensor, float, i
 
 
 def _keep_lowest_on_cpu(scores: Tensor, drop_fraction: float) -> tuple[Tensor, float, int]:
-    """The same in numpy, whose passes over the scores are several times faster than torch's on CPU."""
+    """Do the same in numpy, whose passes over the scores are several times faster than torch's on CPU."""
     values = (scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores).numpy()
     finite = np.isfinite(values)
     n_finite = int(np.count_nonzero(finite))

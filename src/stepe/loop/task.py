@@ -54,7 +54,7 @@ class Task:
         return READERS[self.kind]
 
     def can_read(self, outputs: Tensor) -> bool:
-        """Whether outputs tell more than their loss: one for a binary criterion, for example, is no logit per class."""
+        """Say whether outputs tell more than their loss: one output for a binary criterion is no logit per class."""
         if self.kind == "classes":
             return outputs.ndim == 2 and outputs.shape[1] >= self.classes
         return outputs.ndim > 0 and outputs[0].numel() == self.labels[0].numel()
@@ -82,13 +82,13 @@ class Batch:
     their weights are such that a mean over all is the sum of their means"""
 
     def before(self, values: Tensor) -> Tensor:
-        """Of every sample, the value of the one before it in its batch; of the first, that of the last."""
+        """Give every sample the value of the one before it in its batch; the first gets that of the last."""
         if self.parts == 1:
             return values.roll(1, 0)
         return values.reshape(self.parts, -1, *values.shape[1:]).roll(1, 1).reshape(values.shape)
 
     def mean(self, losses: Tensor) -> Tensor:
-        """Weighted mean of per-sample losses over the global batch."""
+        """Take the weighted mean of per-sample losses over the global batch."""
         check_losses(losses, len(self.y))
         weighted = losses if self.weight is None else losses * self.weight
         return weighted.sum() / self.total_weight

@@ -170,7 +170,7 @@ class Silent:
 
 
 def summarise(training: Training, belief: Belief, truth: Truth | None) -> Summary:
-    """The run in a few numbers. The last epoch counts; the best test accuracy stands beside it, named as such."""
+    """Put the run into a few numbers. The last epoch counts; the best test accuracy stands beside it, named as such."""
     history, ledger = training.history, training.ledger
     dropped, flagged, last = ledger["dropped"], belief.flagged, history[-1]
     seconds = sum(row["seconds"] for row in history)
@@ -206,7 +206,7 @@ def _noise_found(training: Training, truth: Truth, flagged: "npt.NDArray[np.bool
 
 
 def find_device(device: str | torch.device) -> torch.device:
-    """The device by name; ``auto`` takes CUDA, then MPS, then the CPU; of several GPUs, each process its own."""
+    """Find a device by name; ``auto`` takes CUDA, then MPS, then the CPU; of several GPUs, each process its own."""
     if device == "auto":
         if torch.cuda.is_available():
             return _own_gpu()
@@ -224,7 +224,7 @@ def find_device(device: str | torch.device) -> torch.device:
 
 
 def _own_gpu() -> torch.device:
-    """The current GPU; under torchrun, where nobody chose one, that of the process's number on its machine."""
+    """Take the current GPU; under torchrun, if nobody chose one, the GPU that has the process's number there."""
     current, local = torch.cuda.current_device(), int(os.environ.get("LOCAL_RANK", "0"))
     if current == 0 and dist.is_available() and dist.is_initialized() and local < torch.cuda.device_count():
         current = local
@@ -233,12 +233,12 @@ def _own_gpu() -> torch.device:
 
 
 def place(samples: Samples, device: torch.device) -> Samples:
-    """Tensors move to the device once; data sets move batch by batch."""
+    """Move tensors to the device, once; data sets move batch by batch."""
     return samples.to(device) if isinstance(samples, TensorSamples) else samples
 
 
 def count_classes(labels: Tensor) -> int:
-    """How many classes there are; 0 where labels are none."""
+    """Count the classes; 0 where labels are no classes."""
     return 0 if labels.is_floating_point() else int(labels.max()) + 1
 
 
@@ -257,7 +257,7 @@ def check_held_out(labels: Tensor, given: Tensor) -> None:
 def held_out_samples(
     test: Any, device: torch.device, *, any_kind: bool = False, **loader_options: Any
 ) -> tuple[Samples, Tensor] | None:
-    """Test data and its labels."""
+    """Read test data and its labels."""
     if test is None:
         return None
     data, labels = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
@@ -281,7 +281,7 @@ def check_initialised(model: nn.Module) -> None:
 
 
 def cross_entropy(classes: int) -> Criterion:
-    """The default criterion; too few outputs would otherwise end as an assertion on the device."""
+    """Make the default criterion, which refuses too few outputs: they would end as an assertion on the device."""
 
     def criterion(outputs: Tensor, targets: Tensor) -> Tensor:
         if outputs.ndim != 2 or outputs.shape[1] < classes:
@@ -297,7 +297,7 @@ def cross_entropy(classes: int) -> Criterion:
 
 
 def check_groups(groups: Any, n: int) -> Tensor:
-    """Groups as integers, one per sample."""
+    """Take groups as integers, one per sample."""
     try:
         found = as_tensor(groups)
     except (TypeError, ValueError) as error:
@@ -308,7 +308,7 @@ def check_groups(groups: Any, n: int) -> Tensor:
 
 
 def check_trusted(trusted: Any, n: int) -> Tensor:
-    """Trusted samples as a mask."""
+    """Take trusted samples as a mask."""
     found = as_tensor(trusted)
     if found.shape != (n,) or found.dtype != torch.bool:
         raise InputError(f"trusted has shape {tuple(found.shape)} and type {found.dtype}; give one bool a sample")
@@ -316,7 +316,7 @@ def check_trusted(trusted: Any, n: int) -> Tensor:
 
 
 def check_weight(weight: Any, n: int) -> Tensor:
-    """Weights as one finite number a sample, none negative, not all zero."""
+    """Take weights as one finite number a sample, none negative, not all zero."""
     found = as_tensor(weight).to(torch.float32).cpu()
     if found.shape != (n,) or not bool(torch.isfinite(found).all()) or float(found.min()) < 0:
         raise InputError(f"weight must hold one number a sample, 0 or more; there are {n} samples")
@@ -326,7 +326,7 @@ def check_weight(weight: Any, n: int) -> Tensor:
 
 
 def balanced_weight(labels: Tensor) -> Tensor:
-    """One weight per sample, by which every class counts alike; 1 on average.
+    """Make one weight per sample, by which every class counts alike; 1 on average.
 
     >>> balanced_weight(torch.tensor([0, 0, 0, 2])).tolist()
     [0.6666666865348816, 0.6666666865348816, 0.6666666865348816, 2.0]
@@ -336,14 +336,14 @@ def balanced_weight(labels: Tensor) -> Tensor:
 
 
 def check_class_names(class_names: Sequence[str] | None, classes: int) -> list[str]:
-    """What the classes are called: their numbers, unless they have names."""
+    """Name the classes: by their numbers, unless they have names."""
     if class_names is not None and len(class_names) < classes:
         raise InputError(f"there are {len(class_names)} class names for {classes} classes")
     return [str(label) for label in range(classes)] if class_names is None else [str(name) for name in class_names]
 
 
 def check_ids(ids: Sequence[str] | None, n: int) -> Names:
-    """What the samples are called: their numbers, unless they have names."""
+    """Name the samples: by their numbers, unless they have names."""
     if ids is None:
         return Names.numbered(n)
     if len(ids) != n:
@@ -352,14 +352,14 @@ def check_ids(ids: Sequence[str] | None, n: int) -> Names:
 
 
 def check_batch_size(batch_size: int, n: int) -> int:
-    """A batch larger than the data is the data."""
+    """Refuse what is no batch size; a batch is no larger than the data."""
     if not isinstance(batch_size, int) or batch_size < 1:
         raise InputError(f"the batch size is {batch_size!r}; it must be a whole number, at least 1")
     return min(batch_size, n)
 
 
 def engine_class(name: str) -> type[EagerEngine]:
-    """An engine by name."""
+    """Find an engine by name."""
     if name not in ENGINES:
         raise InputError(f"unknown engine {name!r}; choose one of {', '.join(ENGINES)}")
     return ENGINES[name]
@@ -368,7 +368,7 @@ def engine_class(name: str) -> type[EagerEngine]:
 def make_optimizer(
     optimizer: Any, model: nn.Module, learning_rate: float | None, weight_decay: float, *, fused: bool = False
 ) -> Optimizer:
-    """The user's optimizer, or the paper's: SGD with Nesterov momentum 0.9."""
+    """Make the user's optimizer, or the paper's: SGD with Nesterov momentum 0.9."""
     if optimizer is None:
         rate = 0.1 if learning_rate is None else learning_rate
         return SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=weight_decay, nesterov=True, fused=fused)
@@ -392,7 +392,7 @@ def make_rate(
     epochs: int,
     full_steps: int,
 ) -> Rate:
-    """What sets the learning rate: a function of progress, or a torch scheduler kept in pace with it."""
+    """Make what sets the learning rate: a function of progress, or a torch scheduler kept in pace with it."""
     if interval not in ("epoch", "step"):
         raise InputError(f"scheduler_interval is {interval!r}; choose 'epoch' or 'step'")
     if scheduler is None:
@@ -415,7 +415,7 @@ def check_amp(amp: str | None) -> None:
 
 @contextmanager
 def determinism(wanted: bool) -> Iterator[None]:
-    """Deterministic CUDA kernels while a run lasts; the CPU is deterministic anyway at a fixed number of threads."""
+    """Use deterministic CUDA kernels for a while; the CPU is deterministic at a fixed number of threads."""
     before, benchmark = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     if wanted:
@@ -431,7 +431,7 @@ def determinism(wanted: bool) -> Iterator[None]:
 
 
 def describe(method: Method, task: Task, engine: EagerEngine, amp: str | None, deterministic: bool) -> Fit:
-    """What a resumed run must share with the run it continues."""
+    """Describe what a resumed run must share with the run it continues."""
     shapes = {name: list(value.shape) for name, value in engine.model.state_dict().items()}
     options: Row = {f.name: getattr(method, f.name) for f in fields(method)} if is_dataclass(method) else {}
     rate = engine.rate.shape if isinstance(engine.rate, ProgressRate) else type(engine.rate.scheduler).__name__
@@ -465,14 +465,14 @@ def describe(method: Method, task: Task, engine: EagerEngine, amp: str | None, d
 
 
 def _comparable(value: object) -> bool | int | float | str | None:
-    """A value as the next process would see it too: a function's address, for one, is another there."""
+    """Write a value as the next process would: a function's address, for one, is another there."""
     return (
         value if value is None or isinstance(value, bool | int | float | str) else re.sub(r" at 0x\w+", "", str(value))
     )
 
 
 def _inputs_digest(samples: Samples) -> str | None:
-    """Of some of the inputs, if they are tensors: reading all of a data set would take too long."""
+    """Digest some of the inputs, if they are tensors: to read all of a data set would take too long."""
     if not isinstance(samples, TensorSamples):
         return None
     some = samples.x[:: max(1, len(samples) // DIGESTED)].cpu().contiguous()

@@ -349,7 +349,7 @@ def _run(
     truth: Truth | None,
     observers: tuple[Observer, ...],
 ) -> Steps[Result]:
-    """The paper's algorithm, top to bottom."""
+    """Carry out the paper's algorithm, top to bottom."""
     session, engine, prober = training.session, training.engine, training.prober
     method, ledger = session.method, session.ledger
     for observer in observers:

@@ -32,7 +32,7 @@ def prune(
 
 
 def out_of_fold(train: Train, labels: Tensor, *, folds: int = 5, seed: int = 0) -> Tensor:
-    """How likely every class is to every sample (n x classes), by a model that was trained without it."""
+    """Tell how likely every class is to every sample (n x classes), by a model that was trained without it."""
     dealt = Dealt.by(Folds(folds), labels, int(labels.max()) + 1, seed)
     guesses = (train(Part(~part)).ledger["guess"][part] for part in dealt.parts)
     return dealt.views((guess, guess.argmax(1)) for guess in guesses).probability

@@ -36,7 +36,7 @@ class Member:
     """all of them"""
 
     def probabilities(self, x: Any) -> Floats:
-        """One column per class; 0 where a class was not seen."""
+        """Give one column per class; it is 0 where a class was not seen."""
         found = np.zeros((len(_rows(x)), len(self.classes)))
         found[:, np.searchsorted(self.classes, self.estimator.classes_)] = _probabilities(self.estimator, x)
         return found
@@ -83,7 +83,7 @@ class Rounds:
         return self.fit(trained).probabilities(_safe_indexing(self.x, np.flatnonzero(asked)))
 
     def fit(self, rows: npt.NDArray[np.bool_]) -> Member:
-        """A clone, fitted on some rows; where they are all of one class, most classifiers would refuse."""
+        """Fit a clone on some rows; where they are all of one class, which most classifiers refuse, a constant."""
         index = np.flatnonzero(rows)
         y = self.y[index]
         estimator = seeded_clone(self.estimator, self.seed) if (y != y[0]).any() else DummyClassifier()
@@ -93,7 +93,7 @@ class Rounds:
 
 
 def seeded_clone(estimator: Any, seed: int) -> Any:
-    """A clone whose random states, where they are open, follow from the seed."""
+    """Clone an estimator; its random states follow from the seed where they are open."""
     fresh = clone(estimator)
     opened = [name for name, value in fresh.get_params().items() if value is None and _is_random_state(name)]
     return fresh.set_params(**dict.fromkeys(opened, seed))
@@ -108,7 +108,7 @@ def _rows(x: Any) -> Any:
 
 
 def _probabilities(estimator: Any, x: Any) -> Floats:
-    """What a classifier says about its own classes: probabilities, scores that grow with them, or names alone."""
+    """Read what a classifier says of its own classes: probabilities, scores that grow with them, or names alone."""
     if hasattr(estimator, "predict_proba"):
         return np.asarray(estimator.predict_proba(x), dtype=np.float64)
     if hasattr(estimator, "decision_function"):

@@ -80,7 +80,7 @@ class Session:
 
 
 def weighted(plan: Plan, weight: Tensor | None) -> Plan:
-    """A plan whose samples count as much as their owner says, besides what the method says."""
+    """Have the samples of a plan count as much as their owner says, besides what the method says."""
     if weight is None:
         return plan
     return replace(plan, weight=weight if plan.weight is None else plan.weight * weight.to(plan.weight.device))

@@ -82,7 +82,7 @@ class AutoProber(Prober):
 
 
 def learned_by_heart(trained: float, unseen: float, n: int) -> float:
-    """By what part fewer labels are contradicted if they were trained on, at most: a standard error is added.
+    """Bound the part by which fewer labels are contradicted once they are trained on: a standard error is added.
 
     >>> round(learned_by_heart(0.72, 0.75, n=10_000), 3), round(learned_by_heart(0.72, 0.75, n=100), 3)
     (0.048, 0.123)

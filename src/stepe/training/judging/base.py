@@ -1,4 +1,4 @@
-"""What the loop of :func:`stepe.fit` asks of whoever probes the samples."""
+"""The prober: what the loop of :func:`stepe.fit` asks of the part that probes the samples."""
 
 from abc import ABC, abstractmethod
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who probes, by name."""
+"""Choose who probes, by the name that ``probe`` has."""
 
 import copy
 from collections.abc import Callable

@@ -49,7 +49,7 @@ class CrossFittedProber(Prober):
                 yield from engine.train_steps(part, method)
 
     def _part(self, position: int, plan: Plan) -> Plan:
-        """What of a plan a judge trains on."""
+        """Take from a plan what a judge trains on."""
         outside = ~self.dealt.parts[position].to(plan.kept.device)
         return replace(
             plan,
