@@ -61,6 +61,7 @@ def wordy(hostile: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
     found = {"precision": 0.98, "recall": 0.97, "f1": 0.97}
     noise = {"noisy": 43_210, "auroc": 0.99, "dropped": found, "flagged": found}
     rate = {"rate": 0.126, "low": 0.1, "high": 0.153}
+    (path / "belief.npz").unlink()
     changed = {"noise_rate": rate, "noise": noise, "samples": 12_345_678, "flagged": 1_234_567}
     summary = hostile.summary.to_json() | changed
     (path / "summary.json").write_text(json.dumps(summary))

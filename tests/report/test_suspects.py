@@ -54,6 +54,7 @@ def test_where_few_are_flagged_the_next_in_line_follow(digits_run: Run, tmp_path
 
 def test_a_run_that_learned_nothing_suspects_nobody(digits_run: Run, plain_run: Run, tmp_path) -> None:
     shutil.copytree(digits_run.path, tmp_path / "run")
+    (tmp_path / "run" / "belief.npz").unlink()
     unknown = {"noise_rate": {"rate": 0.0, "low": 0.0, "high": 1.0}}
     (tmp_path / "run" / "summary.json").write_text(json.dumps(digits_run.summary.to_json() | unknown))
     assert suspects(Run(tmp_path / "run")) == []

@@ -21,6 +21,7 @@ USES: dict[str, Callable[[RunFolder], object]] = {
     "summary.json": lambda run: run.finished,
     "history.jsonl": lambda run: run.history,
     "samples.parquet": lambda run: run.samples,
+    "belief.npz": lambda run: run.belief,
     "exhibits.parquet": lambda run: run.exhibits,
     "trace.bin": final_losses,
     "compare": lambda run: run.others,

@@ -67,6 +67,7 @@ def epochs_in(run: Path) -> list[int]:
 def test_a_finished_run_holds_what_it_should(train, tmp_path):
     train(tmp_path / "run")
     assert sorted(entry.name for entry in (tmp_path / "run").iterdir()) == [
+        "belief.npz",
         "checkpoint",
         "config.json",
         "history.jsonl",
@@ -110,6 +111,12 @@ def test_the_history_on_disk_is_the_history(train, tmp_path, blobs):
     assert Run(tmp_path / "run").history == result.history
     assert epochs_in(tmp_path / "run") == list(range(EPOCHS))
     assert Run(tmp_path / "run").summary == result.summary
+
+
+def test_the_belief_on_disk_is_the_belief(train, tmp_path):
+    belief, found = train(tmp_path / "run").belief, Run(tmp_path / "run").belief
+    for name, value in vars(belief).items():
+        np.testing.assert_equal(getattr(found, name), value, name)
 
 
 def test_the_weights_on_disk_are_the_models(train, tmp_path, make_model, bits):

@@ -38,6 +38,11 @@ class Belief:
     """of each row, whether it is pointed out because the input shows hardly anything of any class"""
 
     @property
+    def found_rate(self) -> Rate | None:
+        """The rate, where it was found out."""
+        return self.rate if self.rate_was_found else None
+
+    @property
     def hardly_recognised(self) -> list[int]:
         """The classes of which not all labels may be called wrong."""
         return np.flatnonzero(self.recognised < 1).tolist()

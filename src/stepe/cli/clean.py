@@ -146,11 +146,11 @@ def _show_result(run: "Run", written: Path | None, *, quiet: bool, as_json: bool
     if run.summary.flagged:
         console.print()
         console.print(suspects(run.issues))
-    elif run.summary.dropped == 0 and run.summary.noise_rate is None:
+    elif run.summary.dropped == 0 and not run.belief.rate_was_found:
         console.print(f"\n{run.method} drops nothing, so it flags nothing.", highlight=False)
     console.print()
-    if run.summary.noise_rate is not None:
-        console.print(stated_rate(run.summary.noise_rate), highlight=False, soft_wrap=True)
+    if (rate := run.belief.found_rate) is not None:
+        console.print(stated_rate(rate), highlight=False, soft_wrap=True)
     if unjudged := hardly_recognised(run):
         console.print(unjudged, highlight=False, soft_wrap=True, markup=False)
     console.print(f"{run.summary.flagged} of {run.summary.samples} labels look wrong:", highlight=False)

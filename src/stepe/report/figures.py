@@ -234,7 +234,7 @@ def loss_histogram(run: "RunFolder") -> Drawing | None:
 def noise_range(run: "RunFolder") -> Drawing | None:
     """How many labels are wrong: the estimate with its range, what was flagged and dropped, and the truth if known."""
     samples = run.summary.samples
-    estimate, known = run.summary.noise_rate, run.summary.noise
+    estimate, known = run.belief.found_rate, run.summary.noise
     if estimate is not None and estimate.is_unknown:
         estimate = None
     if estimate is None and known is None:

@@ -21,7 +21,7 @@ def headline(run: "RunFolder") -> str:
     The shares are of the training labels: held-out ones are never flagged.
     """
     flagged, n = run.summary.flagged, run.summary.samples
-    estimate = run.summary.noise_rate
+    estimate = run.belief.found_rate
     if estimate is None and not drops(run):
         return f"{_capital(run.method)} drops nothing, so it does not say which of the {n:,} labels look wrong."
     if estimate is None and not run.summary.dropped:
@@ -76,8 +76,8 @@ def findings(run: "RunFolder") -> list[str]:
         )
     elif noise is not None:
         found.append(f"The answer is known here{kind}: {noise.noisy:,} samples are corrupted.")
-    if run.summary.noise_rate is not None:
-        found.append(_caution(run.summary.noise_rate))
+    if (estimate := run.belief.found_rate) is not None:
+        found.append(_caution(estimate))
     if unjudged := hardly_recognised(run):
         found.append(unjudged)
     return found
@@ -85,7 +85,7 @@ def findings(run: "RunFolder") -> list[str]:
 
 def hardly_recognised(run: "RunFolder") -> str:
     """Which classes the model has not learned well enough to speak against their labels; nothing if it has."""
-    names = [visible(run.class_names[i]) for i in run.summary.hardly_recognised]
+    names = [visible(run.class_names[i]) for i in run.belief.hardly_recognised]
     if not names:
         return ""
     listed, more = names[:FEW], len(names) - FEW

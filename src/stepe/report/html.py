@@ -40,6 +40,7 @@ FILES = {
     "issues.csv": "the flagged samples, most suspicious first: open it in a spreadsheet",
     "cleaned.*": "the data again, the suspicious rows marked, removed or corrected",
     "samples.parquet": "every sample, with the same columns",
+    "belief.npz": "what is held of the labels: how many are wrong, how they go wrong, and how likely each is right",
     "model.safetensors": "the trained model",
     "history.jsonl": "one line per epoch",
     "summary.json": "the run in a few numbers",
@@ -151,7 +152,7 @@ def render(run: "RunFolder") -> str:
         headline=headline(run),
         findings=findings(run),
         judged=who_judged(run),
-        looks_for_suspects=figures.drops(run) or run.summary.noise_rate is not None,
+        looks_for_suspects=figures.drops(run) or run.belief.rate_was_found,
         truth_known=run.summary.noise is not None,
         accuracies=accuracies(run, others),
         facts=facts(run),
@@ -249,7 +250,7 @@ def charts(run: "RunFolder", others: "list[RunFolder]") -> Iterator[Chart]:
     last = run.history[-1]
     measured = [(each.method, each.summary.test_accuracy) for each in runs]
     ends = ", ".join(f"{method} {percent(accuracy)}" for method, accuracy in measured if accuracy is not None)
-    noise, estimate = run.summary.noise, run.summary.noise_rate
+    noise, estimate = run.summary.noise, run.belief.found_rate
     unsure = "" if run.request.held_out_is_clean or noise is not None else " The held-out labels may be wrong too."
     known = f", of {percent(noise.noisy / n)} that are" if noise is not None else ""
     yield from _chart(

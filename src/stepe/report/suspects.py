@@ -32,7 +32,7 @@ Shown = dict[str, Any]
 
 def suspects(run: "RunFolder") -> list[Shown]:
     """The top of the list, each a plain object; classes are numbers of :func:`all_names`."""
-    rate = run.summary.noise_rate
+    rate = run.belief.found_rate
     if (rate is None and not drops(run)) or (rate is not None and rate.is_unknown):
         return []
     training = run.samples[run.samples["split"] == "train"].sort_values("rank")

@@ -1,9 +1,9 @@
 """The run folder, read: what a run left on disk.
 
 ``config.json``, ``history.jsonl`` (a line an epoch), ``checkpoint/``, ``trace.bin``, and at the end
-``samples.parquet`` (every row), ``issues.csv`` (the flagged ones, ranked), ``model.safetensors`` and ``summary.json``,
-whose presence says that the run is finished. ``report.html`` is made from these. What people decide about the labels
-goes to ``decisions.sqlite``.
+``samples.parquet`` (every row), ``belief.npz``, ``issues.csv`` (the flagged ones, ranked), ``model.safetensors`` and
+``summary.json``, whose presence says that the run is finished. ``report.html`` is made from these. What people decide
+about the labels goes to ``decisions.sqlite``.
 """
 
 import hashlib
@@ -13,12 +13,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from stepe.beliefs.belief import Belief
 from stepe.beliefs.names import class_name
 from stepe.errors import RunError
 from stepe.files import inside
 from stepe.run.decisions import Decisions, Key
 from stepe.run.previews import Exhibit, clean_examples, read_exhibits
 from stepe.run.record import Config, Request, Summary
+from stepe.run.saved_belief import belief_of_tables, read_belief
 from stepe.run.trace import Trace
 
 if TYPE_CHECKING:
@@ -120,6 +122,12 @@ class RunFolder:
             ],
             reviewed_label=["" if each is None else each.label or "" for each in found],
         )
+
+    @cached_property
+    def belief(self) -> Belief:
+        """What the run holds of the training labels; rows follow their samples."""
+        self.check_finished()
+        return read_belief(self.path) or belief_of_tables(self.config, self.summary, self.samples)
 
     @property
     def decisions(self) -> Decisions:

@@ -186,7 +186,7 @@ def summarise(training: Training, belief: Belief, truth: Truth | None) -> Summar
         probe=training.prober.findings(),
         rho_max=found.pop("rho_max", None),
         warmup=found.pop("warmup", None),
-        noise_rate=belief.rate if belief.rate_was_found else None,
+        noise_rate=belief.found_rate,
         hardly_recognised=tuple(belief.hardly_recognised),
         test_loss=last.get("test_loss"),
         test_accuracy=last.get("test_accuracy"),

@@ -25,6 +25,7 @@ from stepe.run.lock import LOCK, OWNER, check_free, locked
 from stepe.run.paths import remember
 from stepe.run.previews import Exhibit, worth_showing, write_exhibits
 from stepe.run.record import Config, Environment, Fit, MethodFacts, Request
+from stepe.run.saved_belief import write_belief
 from stepe.run.trace import Trace
 from stepe.samples.samples import TensorSamples
 from stepe.tables.cells import escape_texts
@@ -171,6 +172,7 @@ class Recorder:
         samples = self._samples(result)
         with replacing(inside(self.path, "samples.parquet")) as temporary:
             samples.to_parquet(temporary, index=False)
+        write_belief(self.path, result.belief)
         issues = samples.loc[samples["flagged"], list(COLUMNS)].sort_values("rank")
         write_text(inside(self.path, "issues.csv"), of_frame(escape_texts(issues)))
         if self.details.exhibits is not None:
