@@ -189,3 +189,26 @@ def test_what_is_remembered_in_training_steps_is_for_one_process(processes, meth
     for message in processes.run(2, _remembering, method):
         assert message.startswith(f"method '{method}' remembers samples in training steps")
         assert "stepe.fit" in message
+
+
+def _judged() -> tuple[int, Tensor]:
+    """How often this rank was asked, and whom it dropped; answers differ by rank, were they to count."""
+    asked = []
+
+    def judge(weights: Any, targets: Any) -> Any:
+        asked.append(weights)
+        said = torch.rand(N, 3, generator=torch.Generator().manual_seed(dist.get_rank()), dtype=torch.float64)
+        return (said / said.sum(1, keepdim=True)).numpy()
+
+    cleaner = StepE(recorded(), judge=judge, **SHRINKS)
+    loader = cleaner.loader(BATCH)
+    for _ in cleaner.epochs():
+        list(loader)
+    return len(asked), cleaner.ledger["dropped"]
+
+
+def test_the_first_process_asks_the_judge_and_tells_the_others(processes):
+    (asked, dropped), (other, same) = processes.run(2, _judged)
+    assert (asked, other) == (EPOCHS, 0)
+    assert torch.equal(dropped, same)
+    assert dropped.any()
