@@ -530,6 +530,11 @@ def test_options_that_say_where_things_are_may_change(file, arrays, tmp_path):
     [
         (lambda config: config.update(format=1), "begun by an older version of stepe.*; start it anew"),
         (lambda config: config["options"].update(depth=3), "another version of stepe, with depth, .*: start it anew"),
+        (lambda config: config["options"].update(track=5), "is damaged, .*: track is 5; it must be a text, or several"),
+        (
+            lambda config: config["options"].update(epochs="3"),
+            "is damaged, .*: epochs is '3'; it must be a",
+        ),
         (lambda config: config.update(request=None), "was not made by stepe clean; resume it by what made it"),
     ],
 )

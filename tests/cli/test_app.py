@@ -279,7 +279,7 @@ MISTAKES = {
     "unknown option": ("clean digits --speed 9", "No such option"),
     "option that resembles another": (
         "clean digits --roh-max 0.2",
-        "(Possible options: --rho-max)",
+        "No such option: --roh-max; did you mean --rho-max?",
     ),
     "command that resembles another": ("claen digits", "No such command 'claen'. Did you mean 'clean', 'cleaned'?"),
     "unknown command": ("wash digits", "No such command 'wash'"),

@@ -64,7 +64,7 @@ def test_an_option_that_is_added_to_the_signature_is_found_everywhere(changed, t
     assert "--depth LAYERS How deep. [default: 3]" in " ".join(help.out.split())
     assert "depth is 0; it must be a whole number, at least 1, or 'auto'" in low.err
     assert "--depth is 'x'; give a whole number, or auto" in word.err
-    assert "Possible options: --depth" in typo.err
+    assert "did you mean --depth" in typo.err
     assert done.code == 0
     assert json.loads(Path("run/config.json").read_text())["options"]["depth"] == 5
     assert again.code == 0

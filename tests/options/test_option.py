@@ -160,3 +160,40 @@ def test_all_ways_of_writing_a_value_become_one():
     option = options_of(made)["names"]
     assert option.canonical(("a", "b")) == ["a", "b"]
     assert option.canonical(None) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("data", 5), ("data", ["a"]), ("data", {}), ("share", "much"), ("share", None), ("length", [1])),
+        *(("sure", "yes"), ("word", True), ("columns", 5), ("columns", [5]), ("columns", None)),
+    ],
+)
+def test_what_no_run_would_write_down_is_refused(name, value):
+    def made(
+        data: Annotated["Path | str", Option("")],
+        *,
+        columns: Annotated[str | Sequence[str], Option("")] = (),
+        **others: Any,
+    ) -> None: ...
+
+    with pytest.raises(InputError, match=f"{name} is "):
+        (options_of(work) | options_of(made))[name].check_recorded(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("data", None), ("data", "x"), ("share", 0.5), ("length", "auto"), ("sure", True)]
+)
+def test_what_a_run_writes_down_is_taken_back(name, value):
+    options_of(work)[name].check_recorded(value)
+
+
+def test_several_texts_are_texts_in_any_collection():
+    def made(columns: Annotated[str | Sequence[str], Option("")] = ()) -> None: ...
+
+    option = options_of(made)["columns"]
+    for given in ("a", ["a"], ("a", "b"), np.array(["a"])):
+        option.check(given)
+    for given in ([1], 1, b"a"):
+        with pytest.raises(InputError, match="it must be a text, or several"):
+            option.check(given)

@@ -21,7 +21,7 @@ from stepe.app.work import Follow, carry_out, resumable
 from stepe.data import arrays
 from stepe.data.noise import Noise
 from stepe.data.source import BUNDLED_PREFIX, Source, open_own, open_source
-from stepe.errors import RunError
+from stepe.errors import InputError, RunError
 from stepe.models.encoders import encoder_fitter
 from stepe.models.pretrained import check_model
 from stepe.options import declared_options, differing
@@ -115,6 +115,11 @@ def recorded_options(path: Path) -> dict[str, Any]:
             f"{path} was made by another version of stepe, with {', '.join(sorted(unknown))}, which this one does not "
             "know: start it anew in another folder"
         )
+    for name, value in saved.items():
+        try:
+            declared[name].check_recorded(value)
+        except InputError as error:
+            raise RunError(f"{path / 'config.json'} is damaged, or nothing that stepe wrote: {error}") from error
     return {name: option.canonical(option.default) for name, option in declared.items()} | saved
 
 

@@ -51,9 +51,16 @@ def main() -> NoReturn:
     except Exception as error:
         if not hasattr(error, "format_message"):  # click's own errors: unknown option, missing argument...
             raise
-        message = _name_value(error.format_message())
+        message = _name_value(_name_neighbours(error.format_message()))
         code = _complain(message) if message else EXIT_BAD_INPUT  # without a command, the help was shown
     sys.exit(code)
+
+
+def _name_neighbours(message: str) -> str:
+    """Of an unknown option, typer lists those that it resembles: ask for them as everywhere else."""
+    return re.sub(
+        r" \(Possible options?: (.+)\)$", lambda near: f"; did you mean {near[1].replace(', ', ' or ')}?", message
+    )
 
 
 def _name_value(message: str) -> str:

@@ -3,7 +3,7 @@
 import inspect
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
@@ -119,6 +119,18 @@ class Declared:
             if isinstance(text, str | Path):
                 check_writable(self.name, str(text))
 
+    def check_recorded(self, value: Any) -> None:
+        """Refuse a value that no run would have written down in its folder."""
+        if isinstance(value, Real):
+            is_plain = self.number is not None or self.is_switch
+        else:
+            is_plain = isinstance(value, str) or (isinstance(value, list) and Sequence[str] in self.kinds)
+        if value is None and self.default is None:
+            return
+        if not is_plain:
+            raise InputError(f"{self.name} is {value!r}; {self.expected}")
+        self.check(value)
+
     def _takes(self, value: Any) -> bool:
         kinds, is_bool = self.kinds, isinstance(value, bool)
         if value is None:
@@ -127,8 +139,10 @@ class Declared:
             return True
         if self.number is not None and isinstance(value, Real) and not is_bool:
             return (self.number is float or isinstance(value, Integral)) and self.option.holds(value)
+        if Sequence[str] in kinds and isinstance(value, Collection) and not isinstance(value, str | bytes):
+            return all(isinstance(each, str) for each in value)
         # Other types, such as functions or tables, are looked at by who uses them.
-        checked = {float, int, bool, str, types.NoneType, *self.words}
+        checked = {float, int, bool, str, types.NoneType, Sequence[str], *self.words}
         return (is_bool and bool in kinds) or not set(kinds) <= checked
 
     def canonical(self, value: Any) -> Any:
