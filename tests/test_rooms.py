@@ -104,3 +104,10 @@ def test_a_room_imports_what_it_says_and_says_what_it_may(graph, room):
     imported = {name.split(".")[1] for name in names}
     assert imported - {room} <= may_import(room) | FREE
     assert may_import(room) - {room} <= set(ORDER[ORDER.index(room) :])
+
+
+def test_the_page_of_the_architecture_lists_the_rooms_in_their_order():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page[page.index("| room |") : page.index("## The nouns")]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("|")]
+    assert [name for cell in cells for name in re.findall(r"`(\w+)/?`", cell)] == ORDER
