@@ -334,7 +334,7 @@ MISTAKES = {
     "negative rho_max": ({"rho_max": -0.1}, "rho_max is -0.1"),
     "rho_max of a word": ({"rho_max": "much"}, "rho_max is 'much'"),
     "unknown probe": ({"probe": "crossed"}, "probe is 'crossed'"),
-    "hold-out of everything": ({"holdout": 1.0}, "holdout is 1.0; it must be a share from 0 (none) to 0.9"),
+    "hold-out of everything": ({"holdout": 1.0}, "holdout is 1.0; it must be a number in [0, 0.9]"),
     "a column where there are none": ({"label": "y"}, "has no columns; leave --label out"),
     "model of another kind": ({"model": "hf:x"}, "model 'hf:x' is for text, and the data is features"),
     "model of no kind": ({"model": "resnet"}, "model is 'resnet'; write timm:NAME"),

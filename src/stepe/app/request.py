@@ -8,12 +8,10 @@ from stepe.app.networks import parts_that_serve
 from stepe.data.source import Source
 from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
-from stepe.loop.schedule import check_epochs
 from stepe.methods import EVERY_METHOD, RECIPES, Method, Task, make_method, method_class
 from stepe.methods.doors import DEFAULT_METHOD
 from stepe.run.record import Request
 from stepe.samples.given_labels import as_tensor
-from stepe.samples.strong import Strong
 from stepe.training.building import cross_entropy
 
 METHOD = DEFAULT_METHOD["clean"]
@@ -80,7 +78,6 @@ def check_options(request: Request, **given: Any) -> None:
 
 def check_strong(share: float, source: Source) -> None:
     """Refuse strong augmentation of what is no picture."""
-    Strong(share=share)  # refuses what is no share
     if share and source.mean is None:
         raise InputError(
             "strong is for pictures, and nothing is trained on pictures here: leave it out (digits are learned as rows "
@@ -90,7 +87,6 @@ def check_strong(share: float, source: Source) -> None:
 
 def check_methods(request: Request, source: Source) -> None:
     """What any of the methods would refuse is refused before the first of them is trained."""
-    check_epochs(request.epochs, warmup=0)
     for name in request.methods:
         checked_method(name, request, source)
 

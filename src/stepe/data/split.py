@@ -7,9 +7,8 @@ import numpy.typing as npt
 
 from stepe.errors import InputError
 from stepe.loop.draws import Draws
-from stepe.options.layout import HOLD_OUT
+from stepe.options.layout import HOLD_OUT, MOST_HELD_OUT
 
-MOST_HELD_OUT = 0.9
 """a larger share would leave too little to train on"""
 WINDOW = 32
 """groups that are looked at for the next to hold out"""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from stepe.options.layout import MOST_HELD_OUT
 from stepe.options.option import Option
 
 if TYPE_CHECKING:
@@ -83,7 +84,14 @@ SplitBy = Annotated[
     Option("Column whose values (patients, users) are held out as a whole or not at all.", PANEL, metavar="COL"),
 ]
 Holdout = Annotated[
-    float, Option("Share of each class that is held out, to measure the accuracy; 0 is none.", PANEL, metavar="SHARE")
+    float,
+    Option(
+        "Share of each class that is held out, to measure the accuracy; 0 is none.",
+        PANEL,
+        metavar="SHARE",
+        min=0,
+        max=MOST_HELD_OUT,
+    ),
 ]
 Test = Annotated[
     str | Path | None,

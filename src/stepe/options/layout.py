@@ -9,6 +9,7 @@ DataKind = Literal["images", "text", "table", "features"]
 """what a sample is: a picture, a text, a row of a table with columns of any type, or a row of numbers"""
 HOLD_OUT = 0.2
 """the share of each class that is held out by default"""
+MOST_HELD_OUT = 0.9
 
 
 @dataclass(frozen=True)
