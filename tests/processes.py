@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 TIMEOUT = timedelta(seconds=300)
+END = Path(__file__).with_name("to_its_end.py")
 SOURCE = Path(__file__).parents[1] / "src"
 
 
@@ -24,7 +25,7 @@ def printed_by(script: Path, folder: Path, processes: int = 0) -> str:
     """What a script prints, by itself or in so many processes of torchrun; it must end well."""
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes else []
     done = subprocess.run(
-        [sys.executable, *launcher, str(script)],
+        [sys.executable, *launcher, *([str(END)] if processes else []), str(script)],
         capture_output=True,
         text=True,
         timeout=300,
