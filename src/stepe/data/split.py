@@ -9,7 +9,6 @@ from stepe.errors import InputError
 from stepe.loop.draws import Draws
 from stepe.options.layout import HOLD_OUT, MOST_HELD_OUT
 
-"""a larger share would leave too little to train on"""
 WINDOW = 32
 """groups that are looked at for the next to hold out"""
 

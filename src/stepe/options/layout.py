@@ -10,6 +10,7 @@ DataKind = Literal["images", "text", "table", "features"]
 HOLD_OUT = 0.2
 """the share of each class that is held out by default"""
 MOST_HELD_OUT = 0.9
+"""a larger share would leave too little to train on"""
 
 
 @dataclass(frozen=True)
