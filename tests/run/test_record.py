@@ -97,6 +97,12 @@ def test_a_summary_that_is_written_is_read(tmp_path, summary):
     assert Summary.read(tmp_path) == summary
 
 
+def test_what_older_versions_wrote_for_nothing_seen_is_nothing(tmp_path):
+    probe = {"reach": "cross:2x2", "chosen": False, "contradicted": {}}
+    (tmp_path / "summary.json").write_text(json.dumps({"samples": 9, "flagged": 0, "probe": probe}))
+    assert Summary.read(tmp_path).probe == ProbeFacts("cross:2x2", False)
+
+
 def test_a_summary_says_only_what_is_known():
     assert SUMMARY.to_json()["tau"] == 0.3
     assert Summary(samples=9, flagged=0).to_json().keys() == {

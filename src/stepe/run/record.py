@@ -274,6 +274,9 @@ class Summary:
             raise RunError(f"{path} cannot be read ({error}); make the run again") from error
         names = {each.name for each in fields(cls)}
         more = {name: value for name, value in found.items() if name not in names}
+        probe = found.get("probe")
+        if isinstance(probe, dict) and probe.get("contradicted") == {}:  # older versions wrote this for nothing
+            found["probe"] = probe | {"contradicted": None}
         return typed(cls, found | {"more": more}, path)
 
 
