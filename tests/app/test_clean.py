@@ -90,6 +90,7 @@ def test_digits_become_a_run_with_everything_in_it(tmp_path):
     assert run.path == Path("runs/digits-1")
     assert said == ["clean: method step-e-plus, the default"]
     assert {entry.name for entry in run.path.iterdir()} == {
+        "belief.npz",
         "checkpoint",
         "compare",
         "config.json",
