@@ -170,6 +170,20 @@ def test_a_network_elsewhere_is_named_before_it_predicts(call, theirs, monkeypat
         assert "--trust-paths" in err
 
 
+@pytest.mark.usefixtures("theirs")
+def test_no_command_to_a_terminal_is_passed_on(call):
+    samples = pd.read_parquet("run/samples.parquet")
+    for column in ("suggested_label", "reason"):
+        samples[column] = "\x1b]0;owned\x07"
+    samples["flagged"] = True
+    samples.to_parquet("run/samples.parquet")
+    for line in ("explain run 3", "clean --resume run --trust-paths"):
+        code, out, err = call(*line.split())
+        assert code == 0
+        assert "]0;owned" in out
+        assert "\x1b" not in out + err
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Folders that were made to reach out
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
+from stepe.cli.messages import as_it_is
 from stepe.cli.runs import RunArgument, open_run
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ def show(story: "Story", console: Console) -> None:
     sample = story.sample
     given, suggested = sample["given_label"], sample["suggested_label"]
     verdict = "flagged: the label looks wrong" if sample["flagged"] else "not flagged"
-    console.print(Text(f"Sample {sample['id']} (row {sample['row']}, {sample['split']})", style="bold"))
-    console.print(Text(f"  given label    {given}"))
+    console.print(as_it_is(f"Sample {sample['id']} (row {sample['row']}, {sample['split']})", "bold"))
+    console.print(as_it_is(f"  given label    {given}"))
     said = f"{suggested} ({sample['suggestion_confidence']:.0%})" if suggested else "nothing"
-    console.print(Text(f"  the model says {said}"))
-    console.print(Text(f"  suspicion      {sample['suspicion']:.3f}, {verdict}"))
+    console.print(as_it_is(f"  the model says {said}"))
+    console.print(as_it_is(f"  suspicion      {sample['suspicion']:.3f}, {verdict}"))
     if sample["flagged"]:
-        console.print(Text(f"  why            {sample['reason']}"))
+        console.print(as_it_is(f"  why            {sample['reason']}"))
     if not story.entries:
         held_out = "A held-out sample: it was never trained on, so it has no story."
         console.print(f"  {held_out if sample['split'] != 'train' else 'This run kept no trace of its samples.'}")
@@ -51,9 +51,9 @@ def show(story: "Story", console: Console) -> None:
     losses = [entry["loss"] for entry in story.entries[:-1]]
     fates = [DROPPED if entry["dropped"] else KEPT for entry in story.entries[:-1]]
     console.print(f"\n  loss by epoch, 0 to {len(losses) - 1} (blank: not probed)", highlight=False)
-    console.print(Text(f"  {chart(losses)}"))
-    console.print(Text(f"  {''.join(fates)}"))
-    console.print(Text(f"  ({DROPPED} dropped, {KEPT} kept)"))
+    console.print(as_it_is(f"  {chart(losses)}"))
+    console.print(as_it_is(f"  {''.join(fates)}"))
+    console.print(as_it_is(f"  ({DROPPED} dropped, {KEPT} kept)"))
     known = [(epoch, loss) for epoch, loss in enumerate(losses) if loss is not None]
     if known:
         (first, early), (last, late) = known[0], known[-1]
@@ -68,7 +68,7 @@ def show(story: "Story", console: Console) -> None:
     guesses = changes([entry["prediction"] for entry in story.entries])
     if guesses:
         told = ", ".join(f"{guess} (from epoch {epoch})" for epoch, guess in guesses[-6:])
-        console.print(Text(f"\n  predicted {told}"))
+        console.print(as_it_is(f"\n  predicted {told}"))
 
 
 def chart(losses: list[float | None]) -> str:

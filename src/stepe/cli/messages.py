@@ -1,6 +1,9 @@
 """What the command line says besides results: on standard error, texts as they are."""
 
 from rich.console import Console
+from rich.text import Text
+
+from stepe.files import UNWRITABLE
 
 
 def print_line(markup: str) -> None:
@@ -10,7 +13,16 @@ def print_line(markup: str) -> None:
 
 
 def escape(text: str) -> str:
-    """A text in which rich sees no markup."""
+    """A text in which rich sees no markup, and a terminal no commands."""
     from rich.markup import escape
 
-    return escape(text)
+    return escape(_harmless(text))
+
+
+def as_it_is(text: str, style: str = "") -> Text:
+    """Data as it is: what stands in it is no markup, and commands to a terminal, which it may hold, are left out."""
+    return Text(_harmless(text), style)
+
+
+def _harmless(text: str) -> str:
+    return UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text)

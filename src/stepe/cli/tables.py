@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from rich.table import Table
-from rich.text import Text
 
 from stepe.app.run import Run
+from stepe.cli.messages import as_it_is
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,10 +45,9 @@ def suspects(issues: "pd.DataFrame", most: int = 10) -> Table:
         table.add_column(column, justify="right")
     for issue in issues.head(most).to_dict("records"):
         table.add_row(
-            # Data as it is: square brackets in it are no markup.
-            Text(issue["id"]),
-            Text(issue["given_label"]),
-            Text(issue["suggested_label"]),
+            as_it_is(issue["id"]),
+            as_it_is(issue["given_label"]),
+            as_it_is(issue["suggested_label"]),
             percent(issue["suggestion_confidence"]),
             f"{issue['suspicion']:.3f}",
             f"{issue['dropped_share']:.0%} of epochs",
