@@ -101,7 +101,7 @@ def undone(guesses: Floats, matrix: Floats, steps: int) -> Floats:
 
     Each step moves a guess towards one that, sent through the noise matrix, gives what was guessed of the label.
 
-    >>> undone(np.array([[0.6, 0.4]]), np.array([[0.6, 0.4], [0.0, 1.0]]), 50).round(2).tolist()
+    >>> undone(np.array([[0.6, 0.4]]), np.array([[0.6, 0.4], [0.0, 1.0]]), 200).round(2).tolist()
     [[1.0, 0.0]]
     """
     found = guesses
