@@ -1,7 +1,7 @@
 """A run folder of the version before this one, as it was left: reading it goes on to work.
 
-It was made with ``stepe clean mine.csv --label label --id id --group shop --method step-e-plus,plain --epochs 12``, by a
-network of 16 units a layer; its checkpoints and what is made of other files are left out.
+It was made with ``stepe clean mine.csv --label label --id id --group shop --method step-e-plus,plain --epochs 12``, and
+a network of 16 units a layer; its checkpoints and what is made of other files are left out.
 """
 
 import shutil
