@@ -10,7 +10,7 @@ import pandas as pd
 from PIL import Image
 
 from stepe import Run
-from stepe.run.previews import Exhibit, write_exhibits
+from stepe.run.previews import Preview, write_previews
 
 NASTY = ("<img src=x onerror=alert(1)>", "=1+1", "שלום עולם", "very long " * 12)
 CLASSES = ["cat", "dog", "cow", *NASTY, *map(str, range(7))]
@@ -62,15 +62,15 @@ def make_run(
     }
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "summary.json").write_text(json.dumps({"flagged": suspects, "samples": n - 10}))
-    write_exhibits(folder, [_exhibit(row, kind, draw) for row in range(n - 10)])
+    write_previews(folder, [_preview(row, kind, draw) for row in range(n - 10)])
     return Run(folder)
 
 
-def _exhibit(row: int, kind: str, draw: np.random.Generator) -> Exhibit:
+def _preview(row: int, kind: str, draw: np.random.Generator) -> Preview:
     if kind == "images":
         buffer = io.BytesIO()
         Image.fromarray(draw.integers(0, 255, (24, 24, 3), dtype=np.uint8)).save(buffer, "PNG")
-        return Exhibit(row, picture=buffer.getvalue())
+        return Preview(row, picture=buffer.getvalue())
     if kind == "text":
-        return Exhibit(row, text=f"<script>alert({row})</script> " * 3)
-    return Exhibit(row, cells={"colour": "red", "<b>size</b>": str(row)})
+        return Preview(row, text=f"<script>alert({row})</script> " * 3)
+    return Preview(row, cells={"colour": "red", "<b>size</b>": str(row)})

@@ -108,8 +108,8 @@ def test_digits_become_a_run_with_everything_in_it(tmp_path):
     assert run.method == "step-e-plus"
     assert sorted(other.method for other in run.others) == ["oracle", "plain"]
     assert run.summary.noise.noisy == round(0.4 * 1438)
-    assert set(run.exhibits) > set(run.issues["row"])
-    assert all(exhibit.picture for exhibit in run.exhibits.values())
+    assert set(run.previews) > set(run.issues["row"])
+    assert all(preview.picture for preview in run.previews.values())
     samples = run.samples
     assert len(samples) == 1797
     assert (samples["split"] == "test").sum() == 359
@@ -131,7 +131,7 @@ def test_peoples_own_data_is_left_as_it_is_and_not_compared(file):
     assert run.request.noise is None
     assert run.request.data == str(file)
     assert run.class_names == ["ant", "bee", "cat"]
-    assert run.exhibits == {}
+    assert run.previews == {}
     given = dict(zip(run.samples["row"], run.samples["given_label"], strict=True))
     labels = np.load(file)["labels"]
     assert all(labels[row] == label for row, label in given.items())

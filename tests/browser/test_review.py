@@ -331,7 +331,7 @@ def test_a_decision_shows_the_next_suspect_without_waiting_for_the_server(review
         before = somebody.row
         somebody.press("a")
         assert somebody.row != before
-        assert somebody.page.evaluate("document.querySelector('.exhibit img').complete")
+        assert somebody.page.evaluate("document.querySelector('.preview img').complete")
     assert server.decided == {}
     somebody.wait_for("saving")
     somebody.page.unroute("**/api/actions")  # lets go of what was held

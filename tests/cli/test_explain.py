@@ -1,4 +1,4 @@
-"""One sample's story, told in a terminal."""
+"""What happened to one sample, shown in a terminal."""
 
 import io
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from stepe.cli.explain import changes, chart, show
-from stepe.run.story import Story
+from stepe.run.explanation import Explanation
 
 
 def sample(**more: Any) -> dict[str, Any]:
@@ -28,9 +28,9 @@ def entries(fates: str, losses: list[float | None], predictions: list[str | None
     ]
 
 
-def told(story: Story) -> str:
+def told(found: "Explanation") -> str:
     console = Console(file=io.StringIO(), width=100, emoji=False)
-    show(story, console)
+    show(found, console)
     return console.file.getvalue()
 
 
@@ -50,8 +50,8 @@ def test_only_changes_of_the_prediction_are_told():
 
 
 def test_the_story_says_what_happened():
-    story = Story(sample(), entries("..xx.", [None, 0.5, 2.0, 1.5, 3.0], [None, "cat", "dog", "dog", "dog"]))
-    text = told(story)
+    found = Explanation(sample(), entries("..xx.", [None, 0.5, 2.0, 1.5, 3.0], [None, "cat", "dog", "dog", "dog"]))
+    text = told(found)
     assert "Sample 7 (row 12, train)" in text
     assert "given label    cat" in text
     assert "the model says dog (75%)" in text
@@ -64,38 +64,40 @@ def test_the_story_says_what_happened():
 
 
 def test_a_sample_that_came_back_was_kept_again():
-    text = told(Story(sample(), entries(".x..", [None, 1.0, 1.0, 1.0], ["a"] * 4)))
+    text = told(Explanation(sample(), entries(".x..", [None, 1.0, 1.0, 1.0], ["a"] * 4)))
     assert "epoch 0: kept\n  epoch 1: dropped\n  epoch 2: kept again\n" in text
 
 
 def test_a_loss_that_is_no_number_at_the_end_is_left_out():
-    text = told(Story(sample(), entries("..", [1.0, None], ["a", None])))
+    text = told(Explanation(sample(), entries("..", [1.0, None], ["a", None])))
     assert "from 1.000 in epoch 0 to 1.000 in epoch 0\n" in text
 
 
 def test_a_run_without_probes_has_no_losses_to_tell():
-    text = told(Story(sample(flagged=False), entries("...", [None, None, 0.5], [None, None, "cat"])))
+    text = told(Explanation(sample(flagged=False), entries("...", [None, None, 0.5], [None, None, "cat"])))
     assert "not flagged" in text
     assert "from" not in text.split("predicted")[0]
 
 
 def test_without_a_prediction_the_model_says_nothing():
     assert "the model says nothing" in told(
-        Story(sample(suggested_label="", suggestion_confidence=float("nan")), entries("..", [1.0, 1.0], [None, None]))
+        Explanation(
+            sample(suggested_label="", suggestion_confidence=float("nan")), entries("..", [1.0, 1.0], [None, None])
+        )
     )
 
 
 def test_a_held_out_sample_and_a_missing_trace_are_told_apart():
-    assert "A held-out sample" in told(Story(sample(split="test"), []))
-    assert "kept no trace" in told(Story(sample(), []))
+    assert "A held-out sample" in told(Explanation(sample(split="test"), []))
+    assert "kept no trace" in told(Explanation(sample(), []))
 
 
 def test_names_are_printed_as_they_are():
-    text = told(Story(sample(given_label="[red]:dog:", id="[b]1"), []))
+    text = told(Explanation(sample(given_label="[red]:dog:", id="[b]1"), []))
     assert "[red]:dog:" in text
     assert "Sample [b]1" in text
 
 
 def test_it_says_why_a_label_is_flagged():
-    assert "why            dropped in 80% of the epochs" in told(Story(sample(), []))
-    assert "why" not in told(Story(sample(flagged=False), []))
+    assert "why            dropped in 80% of the epochs" in told(Explanation(sample(), []))
+    assert "why" not in told(Explanation(sample(flagged=False), []))

@@ -260,7 +260,7 @@ def test_twelve_suspects_are_in_plain_sight_in_the_order_of_their_rank(digits_ru
     for image, issue in zip(pictures, digits_run.issues.to_dict("records"), strict=False):
         assert image["alt"] == f"Sample {issue['id']}, labelled {issue['given_label']}"
         content = base64.b64decode(str(image["src"]).partition(",")[2])
-        assert content == digits_run.exhibits[issue["row"]].picture
+        assert content == digits_run.previews[issue["row"]].picture
 
 
 def test_all_suspects_are_there_for_the_gallery(digits_run: Run, digits_page: Page, features_page: Page) -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 from stepe import Run
 from stepe.report.html import render
 from stepe.report.suspects import BUDGET, all_names, embedded, looks, size_of, suspects
-from stepe.run.previews import Exhibit, encoded
+from stepe.run.previews import Preview, encoded
 
 
 @functools.cache
@@ -37,7 +37,7 @@ def test_suspects_are_the_top_of_the_list_in_numbers(digits_run: Run) -> None:
         assert suspect["likely"][0] == suspect["suggested"]
         assert suspect["given"] not in suspect["likely"]
         assert suspect["suspicion"] == issue["suspicion"]
-        stored = digits_run.exhibits[issue["row"]].picture
+        stored = digits_run.previews[issue["row"]].picture
         assert base64.b64decode(suspect["picture"].partition(",")[2]) == stored
         assert suspect["pixels"] == 8
 
@@ -73,9 +73,9 @@ def test_a_suggestion_that_is_no_class_has_a_name_but_is_no_choice(digits_run: R
 @pytest.mark.parametrize(
     "make",
     [
-        pytest.param(lambda i: Exhibit(i, picture=picture(32, i % 5)), id="small pictures"),
-        pytest.param(lambda i: Exhibit(i, text="<ß>" * 666), id="texts"),
-        pytest.param(lambda i: Exhibit(i, cells={f"column {k}": "w" * 300 for k in range(30)}), id="rows"),
+        pytest.param(lambda i: Preview(i, picture=picture(32, i % 5)), id="small pictures"),
+        pytest.param(lambda i: Preview(i, text="<ß>" * 666), id="texts"),
+        pytest.param(lambda i: Preview(i, cells={f"column {k}": "w" * 300 for k in range(30)}), id="rows"),
     ],
 )
 def test_a_thousand_suspects_stay_within_the_budget(make) -> None:
@@ -85,7 +85,7 @@ def test_a_thousand_suspects_stay_within_the_budget(make) -> None:
 
 
 def test_should_those_that_are_tried_be_small_the_last_go_without() -> None:
-    found = looks([Exhibit(i, text="short" if i % 16 == 0 else "<" * 2000) for i in range(1000)])
+    found = looks([Preview(i, text="short" if i % 16 == 0 else "<" * 2000) for i in range(1000)])
     assert sum(map(size_of, found)) <= BUDGET
     assert all(found[:300])
     assert not any(found[-300:])
@@ -97,7 +97,7 @@ def test_a_report_of_a_thousand_photos_can_be_sent_by_mail(digits_run: Run, tmp_
         tmp_path / "run" / "samples.parquet"
     )
     run = Run(tmp_path / "run")
-    run.__dict__["exhibits"] = {row: Exhibit(row, picture=picture(160, row % 5)) for row in run.issues["row"]}
+    run.__dict__["previews"] = {row: Preview(row, picture=picture(160, row % 5)) for row in run.issues["row"]}
     html = render(run)
     assert html.count("data:image/webp") == 1000 + 12
     assert len(html.encode()) < 5_000_000
@@ -105,7 +105,7 @@ def test_a_report_of_a_thousand_photos_can_be_sent_by_mail(digits_run: Run, tmp_
 
 def test_few_suspects_keep_all_detail() -> None:
     content = picture(160)
-    (pictured, written) = looks([Exhibit(0, picture=content), Exhibit(1, text="x" * 2000)])
+    (pictured, written) = looks([Preview(0, picture=content), Preview(1, text="x" * 2000)])
     assert base64.b64decode(pictured["picture"].partition(",")[2]) == content
     assert pictured["pixels"] == 160
     assert written == {"text": "x" * 2000}
@@ -113,7 +113,7 @@ def test_few_suspects_keep_all_detail() -> None:
 
 def test_many_photos_become_smaller_pictures(monkeypatch) -> None:
     monkeypatch.setattr("stepe.report.suspects.BUDGET", 40_000)
-    found = looks([Exhibit(i, picture=picture(160, i)) for i in range(10)])
+    found = looks([Preview(i, picture=picture(160, i)) for i in range(10)])
     sides = {max(Image.open(io.BytesIO(base64.b64decode(look["picture"].partition(",")[2]))).size) for look in found}
     assert len(sides) == 1
     assert sides.pop() in (64, 80, 96, 112, 128)

@@ -16,7 +16,7 @@ from PIL import Image
 from stepe import InputError, Run, RunError
 from stepe.review.export import export
 from stepe.run.paths import remember
-from stepe.run.previews import Exhibit, encoded, write_exhibits
+from stepe.run.previews import Preview, encoded, write_previews
 
 CLASSES = ['<b> & "c"', "NA"]
 
@@ -48,9 +48,9 @@ def make_run(tmp_path):
         if pictures:
             images = np.arange(8, dtype=np.uint8).reshape(2, 2, 2)
             shown = [
-                Exhibit(row, picture=encoded(Image.fromarray(image))) for row, image in zip((0, 2), images, strict=True)
+                Preview(row, picture=encoded(Image.fromarray(image))) for row, image in zip((0, 2), images, strict=True)
             ]
-            write_exhibits(folder, shown)
+            write_previews(folder, shown)
         (folder / "summary.json").write_text("{}")
         remember(folder)
         return Run(folder)

@@ -48,10 +48,10 @@ def test_details_come_with_what_to_look_at(ask, run):
     assert len(detail["likely"]) <= 9
     examples = {row for rows in detail["examples"].values() for row in rows}
     assert set(detail["examples"]) == {"0", "1"}
-    assert {str(row) for row in examples} <= set(found["exhibits"])
-    assert found["exhibits"]["0"] == {"picture": True}
+    assert {str(row) for row in examples} <= set(found["previews"])
+    assert found["previews"]["0"] == {"picture": True}
     picture = ask("/api/picture/0")
-    assert picture.body == run.exhibits[0].picture
+    assert picture.body == run.previews[0].picture
     assert picture.headers["content-type"] == "image/png"
 
 

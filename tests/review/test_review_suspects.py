@@ -82,7 +82,7 @@ def test_few_classes_keep_their_keys_and_of_many_the_likely_come_first(tmp_path)
 @pytest.mark.parametrize(("kind", "shown"), [("text", "text"), ("table", "cells")])
 def test_texts_and_rows_are_shown_as_they_are(tmp_path, kind, shown):
     suspects = Suspects(make_run(tmp_path / "run", kind=kind))
-    assert set(suspects.details([0])["exhibits"][0]) == {shown}
+    assert set(suspects.details([0])["previews"][0]) == {shown}
     assert suspects.picture(0) is None
 
 

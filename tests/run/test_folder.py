@@ -22,7 +22,7 @@ USES: dict[str, Callable[[RunFolder], object]] = {
     "history.jsonl": lambda run: run.history,
     "samples.parquet": lambda run: run.samples,
     "belief.npz": lambda run: run.belief,
-    "exhibits.parquet": lambda run: run.exhibits,
+    "exhibits.parquet": lambda run: run.previews,
     "trace.bin": final_losses,
     "compare": lambda run: run.others,
     "compare/one": lambda run: run.others,

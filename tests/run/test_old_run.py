@@ -15,7 +15,7 @@ from stepe.app.resume import resume
 from stepe.beliefs.rate import Rate
 from stepe.report.html import render
 from stepe.review.suspects import Suspects
-from stepe.run.story import tell
+from stepe.run.explanation import explain_sample
 
 OLD = Path(__file__).parent / "old_run"
 FLAGGED = {"n03", "n23", "n33", "n43", "n53"}
@@ -58,7 +58,7 @@ def test_it_can_be_reviewed(run):
     assert len(found["row"]) == 5
     shown = suspects.details(found["row"])
     assert {each["id"] for each in shown["details"].values()} == FLAGGED
-    assert all(shown["exhibits"][row]["cells"] for row in found["row"])
+    assert all(shown["previews"][row]["cells"] for row in found["row"])
 
 
 def test_its_model_predicts(run):
@@ -68,10 +68,10 @@ def test_its_model_predicts(run):
 
 
 def test_its_samples_are_explained(run):
-    story = tell(run, "n43")
-    assert story.sample["flagged"]
-    assert len(story.entries) == 13
-    assert any(dropped for dropped, _, _ in story.fates)
+    found = explain_sample(run, "n43")
+    assert found.sample["flagged"]
+    assert len(found.entries) == 13
+    assert any(dropped for dropped, _, _ in found.spans)
 
 
 def test_it_cannot_go_on_and_says_what_to_do(run):

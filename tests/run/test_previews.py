@@ -11,14 +11,14 @@ from stepe import RunError
 from stepe.run.previews import (
     EXAMPLES,
     NEXT,
-    Exhibit,
+    Preview,
     clean_examples,
     encoded,
     media_type,
-    read_exhibits,
+    read_previews,
     shortened,
     worth_showing,
-    write_exhibits,
+    write_previews,
 )
 
 
@@ -70,28 +70,28 @@ def test_many_classes_have_fewer_examples_each(samples, monkeypatch):
     assert clean_examples(samples)["given_label"].value_counts().to_dict() == {"a": 2, "b": 2}
 
 
-def test_exhibits_are_the_same_again_from_disk(tmp_path):
+def test_previews_are_the_same_again_from_disk(tmp_path):
     shown = [
-        Exhibit(7, picture=b"\x89PNG..."),
-        Exhibit(3, text="naïve\n<b>text</b>"),
-        Exhibit(11, cells={"z": "007", "a": "", "=1+1": "NA"}),
+        Preview(7, picture=b"\x89PNG..."),
+        Preview(3, text="naïve\n<b>text</b>"),
+        Preview(11, cells={"z": "007", "a": "", "=1+1": "NA"}),
     ]
-    write_exhibits(tmp_path, [*shown, Exhibit(5)])
-    found = read_exhibits(tmp_path)
-    assert found == {exhibit.row: exhibit for exhibit in shown}
+    write_previews(tmp_path, [*shown, Preview(5)])
+    found = read_previews(tmp_path)
+    assert found == {preview.row: preview for preview in shown}
     assert list(found[11].cells or ()) == ["z", "a", "=1+1"]
 
 
 def test_where_there_is_nothing_to_see_nothing_is_written(tmp_path):
-    write_exhibits(tmp_path, [Exhibit(1), Exhibit(2)])
+    write_previews(tmp_path, [Preview(1), Preview(2)])
     assert list(tmp_path.iterdir()) == []
-    assert read_exhibits(tmp_path) == {}
+    assert read_previews(tmp_path) == {}
 
 
 def test_a_damaged_file_is_an_error_that_names_it(tmp_path):
     (tmp_path / "exhibits.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(RunError, match=r"exhibits\.parquet cannot be read"):
-        read_exhibits(tmp_path)
+        read_previews(tmp_path)
 
 
 @pytest.mark.parametrize(

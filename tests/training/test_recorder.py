@@ -25,7 +25,7 @@ from stepe.files import TEMPORARY
 from stepe.methods import Plain
 from stepe.run.folder import latest_run
 from stepe.run.lock import LOCK, check_free, locked
-from stepe.run.previews import Exhibit
+from stepe.run.previews import Preview
 from stepe.run.record import Request
 from stepe.training import checkpoint, recorder
 from stepe.training.building import Result, Silent
@@ -162,19 +162,19 @@ def test_held_out_samples_stand_below_the_training_samples(train, tmp_path, blob
 
 
 def test_suspects_and_examples_are_stored_as_people_see_them(train, tmp_path):
-    def exhibits(index: list[int]) -> list[Exhibit]:
-        return [Exhibit(1000 + i, text=f"sample {i}") for i in index]
+    def previews(index: list[int]) -> list[Preview]:
+        return [Preview(1000 + i, text=f"sample {i}") for i in index]
 
     names = Names([str(i) for i in range(97)], [1000 + i for i in range(97)], groups=["g"] * 97)
-    train(Recorder(tmp_path / "run", RunDetails(names=names, exhibits=exhibits)))
+    train(Recorder(tmp_path / "run", RunDetails(names=names, previews=previews)))
     run = Run(tmp_path / "run")
-    assert all(exhibit.text == f"sample {row - 1000}" for row, exhibit in run.exhibits.items())
-    assert set(run.issues["row"]) <= set(run.exhibits)
+    assert all(preview.text == f"sample {row - 1000}" for row, preview in run.previews.items())
+    assert set(run.issues["row"]) <= set(run.previews)
     by_row = run.samples.set_index("row")
     for name in run.class_names:
         rows = run.examples(name)
         assert rows
-        assert set(rows) <= set(run.exhibits)
+        assert set(rows) <= set(run.previews)
         assert (by_row.loc[rows, "given_label"] == name).all()
         assert not by_row.loc[rows, "dropped"].any()
         others = by_row[(by_row["given_label"] == name) & ~by_row["dropped"]].drop(index=rows)
@@ -436,7 +436,7 @@ def test_a_run_opens_by_path(train, tmp_path):
     assert run.method == "step-e"
     assert run.class_names == ["0", "1", "2"]
     assert repr(run) == f"Run({str(tmp_path / 'run')!r})"
-    assert run.exhibits == {}
+    assert run.previews == {}
     assert run.others == []
 
 

@@ -70,7 +70,7 @@ def carry_out(
             class_names=source.class_names,
             names=source.names,
             held_out_names=source.test_names,
-            exhibits=source.exhibits,
+            previews=source.previews,
             pictured=source.image_shape is not None,
             unlabelled=None if source.unlabelled_x is None else torch.from_numpy(source.unlabelled_x),
             unlabelled_names=source.unlabelled_names,

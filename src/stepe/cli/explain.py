@@ -1,4 +1,4 @@
-"""``stepe explain``: one sample's story, told in a terminal."""
+"""``stepe explain``: what happened to one sample, shown in a terminal."""
 
 import json
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +10,7 @@ from stepe.cli.messages import as_it_is
 from stepe.cli.runs import RunArgument, open_run
 
 if TYPE_CHECKING:
-    from stepe.run.story import Story
+    from stepe.run.explanation import Explanation
 
 BARS = "▁▂▃▄▅▆▇█"
 KEPT, DROPPED, UNSEEN = "·", "x", " "
@@ -19,22 +19,22 @@ KEPT, DROPPED, UNSEEN = "·", "x", " "
 def explain(
     run: RunArgument,
     sample_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the sample, as in issues.csv.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the story as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
-    """Tell one sample's story: its loss by epoch, when it was dropped and came back, what the model thinks it is."""
-    from stepe.run.story import tell
+    """Show what happened to one sample: its loss by epoch, when it was dropped, what the model makes of it."""
+    from stepe.run.explanation import explain_sample
 
-    story = tell(open_run(run), sample_id)
+    found = explain_sample(open_run(run), sample_id)
     if as_json:
-        sample = {key: value.item() if hasattr(value, "item") else value for key, value in story.sample.items()}
-        typer.echo(json.dumps({"sample": sample, "epochs": story.entries}, default=str))
+        sample = {key: value.item() if hasattr(value, "item") else value for key, value in found.sample.items()}
+        typer.echo(json.dumps({"sample": sample, "epochs": found.entries}, default=str))
         return
-    show(story, Console(emoji=False))
+    show(found, Console(emoji=False))
 
 
-def show(story: "Story", console: Console) -> None:
+def show(found: "Explanation", console: Console) -> None:
     """Print what is known about a sample, its losses as a small chart, and what became of it."""
-    sample = story.sample
+    sample = found.sample
     given, suggested = sample["given_label"], sample["suggested_label"]
     verdict = "flagged: the label looks wrong" if sample["flagged"] else "not flagged"
     console.print(as_it_is(f"Sample {sample['id']} (row {sample['row']}, {sample['split']})", "bold"))
@@ -44,12 +44,12 @@ def show(story: "Story", console: Console) -> None:
     console.print(as_it_is(f"  suspicion      {sample['suspicion']:.3f}, {verdict}"))
     if sample["flagged"]:
         console.print(as_it_is(f"  why            {sample['reason']}"))
-    if not story.entries:
-        held_out = "A held-out sample: it was never trained on, so it has no story."
+    if not found.entries:
+        held_out = "A held-out sample: it was never trained on, so it has no history."
         console.print(f"  {held_out if sample['split'] != 'train' else 'This run kept no trace of its samples.'}")
         return
-    losses = [entry["loss"] for entry in story.entries[:-1]]
-    fates = [DROPPED if entry["dropped"] else KEPT for entry in story.entries[:-1]]
+    losses = [entry["loss"] for entry in found.entries[:-1]]
+    marks = [DROPPED if entry["dropped"] else KEPT for entry in found.entries[:-1]]
     console.print(f"\n  loss by epoch, 0 to {len(losses) - 1} (blank: not probed)", highlight=False)
     console.print(as_it_is(f"  {chart(losses)}"))
     console.print(as_it_is(f"  {''.join(fates)}"))
@@ -57,15 +57,15 @@ def show(story: "Story", console: Console) -> None:
     known = [(epoch, loss) for epoch, loss in enumerate(losses) if loss is not None]
     if known:
         (first, early), (last, late) = known[0], known[-1]
-        final = story.entries[-1]["loss"]
+        final = found.entries[-1]["loss"]
         outcome = "" if final is None else f"; {final:.3f} in the end"
         console.print(f"  from {early:.3f} in epoch {first} to {late:.3f} in epoch {last}{outcome}", highlight=False)
     console.print()
-    for dropped, start, end in story.fates:
-        what = "dropped" if dropped else ("kept again" if start in story.readmissions else "kept")
+    for dropped, start, end in found.spans:
+        what = "dropped" if dropped else ("kept again" if start in found.readmissions else "kept")
         when = f"epoch {start}" if end == start else f"epochs {start} to {end}"
         console.print(f"  {when}: {what}", highlight=False)
-    guesses = changes([entry["prediction"] for entry in story.entries])
+    guesses = changes([entry["prediction"] for entry in found.entries])
     if guesses:
         told = ", ".join(f"{guess} (from epoch {epoch})" for epoch, guess in guesses[-6:])
         console.print(as_it_is(f"\n  predicted {told}"))

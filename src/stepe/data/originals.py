@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepe.data.images import Picture, thumbnail
-from stepe.run.previews import CELL, CELLS, SIDE, TEXT, Exhibit, encoded, shortened
+from stepe.run.previews import CELL, CELLS, SIDE, TEXT, Preview, encoded, shortened
 from stepe.tables.cells import as_text
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ class Originals:
         held = sum(len(picture) for picture in pictures if isinstance(picture, bytes))
         return cls(pictures=pictures if held <= HELD_BYTES else None)
 
-    def show(self, rows: Sequence[int]) -> list[Exhibit]:
+    def show(self, rows: Sequence[int]) -> list[Preview]:
         """Some samples, as people see them."""
         # Whatever is odd about a picture was said when it was read.
         with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(os.cpu_count()) as pool:
             return list(pool.map(self._show, rows))
 
-    def _show(self, row: int) -> Exhibit:
-        return Exhibit(
+    def _show(self, row: int) -> Preview:
+        return Preview(
             row,
             picture=None if self.pictures is None else _thumbnail(self.pictures[row]),
             text=None if self.texts is None else shortened(self.texts[row], TEXT),

@@ -38,7 +38,7 @@ from stepe.loop.draws import Draws
 from stepe.loop.metrics import Truth
 from stepe.options.data import HF_PREFIX
 from stepe.options.layout import DataKind, Layout
-from stepe.run.previews import Exhibit, encoded
+from stepe.run.previews import Preview, encoded
 from stepe.tables.formats import FORMATS
 
 BUNDLED_PREFIX = "bundled:"
@@ -156,15 +156,15 @@ class Source:
             return replace(planted, x=np.where(planted.noisy[:, None], low + (high - low) * planted.x, self.x))
         return noise.plant(self.x, self.labels, self.classes, seed)
 
-    def exhibits(self, index: list[int]) -> list[Exhibit]:
+    def previews(self, index: list[int]) -> list[Preview]:
         """Training samples as a person is to see them."""
         rows = [self.names.rows[i] for i in index]
-        found = [Exhibit(row) for row in rows] if self.originals is None else self.originals.show(rows)
+        found = [Preview(row) for row in rows] if self.originals is None else self.originals.show(rows)
         if self.image_shape is None:
             return found
         return [
-            replace(exhibit, picture=self._picture(i)) if exhibit.picture is None else exhibit
-            for i, exhibit in zip(index, found, strict=True)
+            replace(preview, picture=self._picture(i)) if preview.picture is None else preview
+            for i, preview in zip(index, found, strict=True)
         ]
 
     def _picture(self, index: int) -> bytes:

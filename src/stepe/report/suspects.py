@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepe.report.figures import drops
 from stepe.review.choices import likely_classes
-from stepe.run.previews import LOSSLESS, Exhibit, encoded, media_type, shortened
+from stepe.run.previews import LOSSLESS, Preview, encoded, media_type, shortened
 
 if TYPE_CHECKING:
     from stepe.run.folder import RunFolder
@@ -43,7 +43,7 @@ def suspects(run: "RunFolder") -> list[Shown]:
         chosen = training[training["flagged"] | doubted].head(FIRST)
     rows = [int(row) for row in chosen["row"]]
     numbers = {name: i for i, name in enumerate(all_names(run))}
-    exhibits = [run.exhibits.get(row, Exhibit(row)) for row in rows]
+    previews = [run.previews.get(row, Preview(row)) for row in rows]
     return [
         {
             "rank": int(issue["rank"]),
@@ -59,7 +59,7 @@ def suspects(run: "RunFolder") -> list[Shown]:
             **look,
         }
         for issue, likely, look in zip(
-            chosen.to_dict("records"), likely_classes(run, rows), looks(exhibits), strict=True
+            chosen.to_dict("records"), likely_classes(run, rows), looks(previews), strict=True
         )
     ]
 
@@ -77,15 +77,15 @@ def all_names(run: "RunFolder") -> list[str]:
     return [*names, *sorted(found - set(names) - {""})]
 
 
-def looks(exhibits: Sequence[Exhibit]) -> list[Shown]:
+def looks(previews: Sequence[Preview]) -> list[Shown]:
     """What each looks like, with as much detail as fits."""
-    tried = exhibits[:: max(1, len(exhibits) // TRIED)]
+    tried = previews[:: max(1, len(previews) // TRIED)]
     for detail in DETAIL:
-        cost = sum(size_of(_look(exhibit, *detail)) for exhibit in tried)
-        if cost * len(exhibits) <= 0.95 * BUDGET * max(1, len(tried)):
+        cost = sum(size_of(_look(preview, *detail)) for preview in tried)
+        if cost * len(previews) <= 0.95 * BUDGET * max(1, len(tried)):
             break
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(_within_budget(pool.map(lambda exhibit: _look(exhibit, *detail), exhibits)))
+        return list(_within_budget(pool.map(lambda preview: _look(preview, *detail), previews)))
 
 
 def _within_budget(found: Iterable[Shown]) -> Iterator[Shown]:
@@ -96,17 +96,17 @@ def _within_budget(found: Iterable[Shown]) -> Iterator[Shown]:
         yield look if left >= 0 else {}
 
 
-def _look(exhibit: Exhibit, side: int, quality: int, characters: int) -> Shown:
+def _look(preview: Preview, side: int, quality: int, characters: int) -> Shown:
     shown: Shown = {}
-    if exhibit.picture is not None:
-        content, longest = _smaller(exhibit.picture, side, quality)
+    if preview.picture is not None:
+        content, longest = _smaller(preview.picture, side, quality)
         shown["picture"] = data_uri(content)
         shown["pixels"] = longest
-    if exhibit.text is not None:
-        shown["text"] = shortened(exhibit.text, characters)
-    if exhibit.cells is not None:
-        each = max(20, characters // max(1, len(exhibit.cells)))
-        shown["cells"] = [[shortened(name, 60), shortened(cell, each)] for name, cell in exhibit.cells.items()]
+    if preview.text is not None:
+        shown["text"] = shortened(preview.text, characters)
+    if preview.cells is not None:
+        each = max(20, characters // max(1, len(preview.cells)))
+        shown["cells"] = [[shortened(name, 60), shortened(cell, each)] for name, cell in preview.cells.items()]
     return shown
 
 

@@ -78,7 +78,7 @@ def _contents(run: RunFolder, samples: "pd.DataFrame", origin: Origin | None) ->
         if column := run.request.text:
             return [{"text": str(row[column])} for row in rows]
         return [{"row": {key: value for key, value in row.items() if key != origin.label}} for row in rows]
-    pictures = {row: exhibit.picture for row, exhibit in run.exhibits.items() if exhibit.picture is not None}
+    pictures = {row: preview.picture for row, preview in run.previews.items() if preview.picture is not None}
     return [{"image": pictures[row]} if row in pictures else {} for row in samples["row"].tolist()]
 
 

@@ -100,7 +100,7 @@ class Suspects:
         found = {row: self._detail(self._suspects[row]) for row in rows if row in self._suspects}
         examples = (row for detail in found.values() for rows_of in detail["examples"].values() for row in rows_of)
         shown = {*found, *examples}
-        return {"details": found, "exhibits": {row: self._exhibit(row) for row in shown}}
+        return {"details": found, "previews": {row: self._preview(row) for row in shown}}
 
     def _detail(self, suspect: Suspect) -> dict[str, Any]:
         predictions = self._predictions(suspect)
@@ -114,17 +114,17 @@ class Suspects:
             "examples": {number: self.run.examples(self.classes[number]) for number in classes},
         }
 
-    def _exhibit(self, row: int) -> dict[str, Any]:
-        exhibit = self.run.exhibits.get(row)
-        if exhibit is None:
+    def _preview(self, row: int) -> dict[str, Any]:
+        preview = self.run.previews.get(row)
+        if preview is None:
             return {}
-        shown = {"picture": exhibit.picture is not None, "text": exhibit.text, "cells": exhibit.cells}
+        shown = {"picture": preview.picture is not None, "text": preview.text, "cells": preview.cells}
         return {name: value for name, value in shown.items() if value}
 
     def picture(self, row: int) -> bytes | None:
         """A sample's picture, if it has one."""
-        exhibit = self.run.exhibits.get(row)
-        return None if exhibit is None else exhibit.picture
+        preview = self.run.previews.get(row)
+        return None if preview is None else preview.picture
 
     def _find_likely(self) -> dict[int, list[int]]:
         """The classes to choose from first: all where they are few, in their order, so that keys keep their meaning."""

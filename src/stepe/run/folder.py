@@ -18,7 +18,7 @@ from stepe.beliefs.names import class_name
 from stepe.errors import RunError
 from stepe.files import inside
 from stepe.run.decisions import Decisions, Key
-from stepe.run.previews import Exhibit, clean_examples, read_exhibits
+from stepe.run.previews import Preview, clean_examples, read_previews
 from stepe.run.record import Config, Request, Summary
 from stepe.run.saved_belief import belief_of_tables, read_belief
 from stepe.run.trace import Trace
@@ -148,9 +148,9 @@ class RunFolder:
         return [type(self)(path) for path in paths if (path / "summary.json").exists()]
 
     @cached_property
-    def exhibits(self) -> dict[int, Exhibit]:
+    def previews(self) -> dict[int, Preview]:
         """What people are shown of the suspects and of clean examples, by row of the training data."""
-        return read_exhibits(self.path)
+        return read_previews(self.path)
 
     @cached_property
     def _clean_examples(self) -> dict[str, list[int]]:
@@ -162,7 +162,7 @@ class RunFolder:
         return self._clean_examples.get(class_name, [])
 
     def trace(self, index: int) -> list[Row]:
-        """One training sample's story: loss, prediction and whether it was dropped, an entry an epoch."""
+        """What happened to one training sample: loss, prediction and whether it was dropped, an entry an epoch."""
         class_names = self.class_names
         entries = Trace(self.file("trace.bin"), self.config.fit.samples).sample(index)
         return [

@@ -26,7 +26,7 @@ PICTURED, WRITTEN, NEXT, EXAMPLES, ALL_EXAMPLES = 2_000, 20_000, 60, 6, 3_000
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class Preview:
     """A sample as it is shown; features have nothing to show but their row."""
 
     row: int
@@ -90,28 +90,28 @@ def worth_showing(samples: "pd.DataFrame", *, pictured: bool) -> list[int]:
     return list(dict.fromkeys(int(index) for index in chosen))
 
 
-def write_exhibits(folder: Path, exhibits: Iterable[Exhibit]) -> None:
-    """Store exhibits in a run folder, unless there is nothing to see."""
+def write_previews(folder: Path, previews: Iterable[Preview]) -> None:
+    """Store previews in a run folder, unless there is nothing to see."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    seen = [exhibit for exhibit in exhibits if not exhibit.empty]
+    seen = [preview for preview in previews if not preview.empty]
     if not seen:
         return
     table = pa.table(
         {
-            "row": pa.array([exhibit.row for exhibit in seen], pa.int64()),
-            "picture": pa.array([exhibit.picture for exhibit in seen], pa.binary()),
-            "text": pa.array([exhibit.text for exhibit in seen], pa.string()),
-            "cells": pa.array([_json(exhibit.cells) for exhibit in seen], pa.string()),
+            "row": pa.array([preview.row for preview in seen], pa.int64()),
+            "picture": pa.array([preview.picture for preview in seen], pa.binary()),
+            "text": pa.array([preview.text for preview in seen], pa.string()),
+            "cells": pa.array([_json(preview.cells) for preview in seen], pa.string()),
         }
     )
     with replacing(inside(folder, FILE)) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
 
-def read_exhibits(folder: Path) -> dict[int, Exhibit]:
-    """The exhibits of a run folder, by row; nothing for data that has none."""
+def read_previews(folder: Path) -> dict[int, Preview]:
+    """The previews of a run folder, by row; nothing for data that has none."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -125,7 +125,7 @@ def read_exhibits(folder: Path) -> dict[int, Exhibit]:
         raise RunError(f"{path} cannot be read ({error}); make the run again") from error
     for row in rows:
         row["cells"] = None if row["cells"] is None else json.loads(row["cells"])
-    return {row["row"]: Exhibit(**row) for row in rows}
+    return {row["row"]: Preview(**row) for row in rows}
 
 
 def _json(cells: dict[str, str] | None) -> str | None:

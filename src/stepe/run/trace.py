@@ -1,4 +1,4 @@
-"""The trace: every sample's loss, prediction and fate, probe by probe; what ``stepe explain`` tells its story from.
+"""The trace: every sample's loss, prediction and whether it was dropped, probe by probe, for ``stepe explain``.
 
 One fixed-size row an epoch, appended to a file, so that one sample's column can be read without the rest.
 """

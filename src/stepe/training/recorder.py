@@ -23,7 +23,7 @@ from stepe.loop.ledger import Ledger
 from stepe.methods import Method
 from stepe.run.lock import LOCK, OWNER, check_free, locked
 from stepe.run.paths import remember
-from stepe.run.previews import Exhibit, worth_showing, write_exhibits
+from stepe.run.previews import Preview, worth_showing, write_previews
 from stepe.run.record import Config, Environment, Fit, MethodFacts, Request
 from stepe.run.saved_belief import write_belief
 from stepe.run.trace import Trace
@@ -51,7 +51,7 @@ class RunDetails:
     class_names: list[str] | None = None
     names: Names | None = None
     held_out_names: Names | None = None
-    exhibits: Callable[[list[int]], list[Exhibit]] | None = None
+    previews: Callable[[list[int]], list[Preview]] | None = None
     """indices of training samples -> what people are shown of them"""
     pictured: bool = False
     """whether the samples are pictures, of which fewer are stored than of texts"""
@@ -175,9 +175,9 @@ class Recorder:
         write_belief(self.path, result.belief)
         issues = samples.loc[samples["flagged"], list(COLUMNS)].sort_values("rank")
         write_text(inside(self.path, "issues.csv"), of_frame(escape_texts(issues)))
-        if self.details.exhibits is not None:
+        if self.details.previews is not None:
             shown = worth_showing(samples, pictured=self.details.pictured)
-            write_exhibits(self.path, self.details.exhibits(shown))
+            write_previews(self.path, self.details.previews(shown))
         self._store_probabilities(training)
         unlabelled = None if self.details.unlabelled is None else len(self.details.unlabelled)
         summary = replace(result.summary, unlabelled=unlabelled).to_json()

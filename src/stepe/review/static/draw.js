@@ -8,9 +8,9 @@ const EXAMPLES = 6;
 const button = (properties, ...content) => make("button", { type: "button", ...properties }, ...content);
 
 export function drawOne(context) {
-  const { state, exhibits, labelName } = context;
+  const { state, previews, labelName } = context;
   const [suspect] = context.shown;
-  const detail = exhibits.details.get(suspect.row);
+  const detail = previews.details.get(suspect.row);
   const decision = state.decided.get(suspect.row);
   const known = !state.blind && suspect.suggested >= 0;
   const question = make(
@@ -54,7 +54,7 @@ export function drawOne(context) {
   const article = make(
     "article",
     { className: "suspect", "data-row": suspect.row },
-    make("div", { className: "exhibit" }, exhibits.show(suspect.row)),
+    make("div", { className: "preview" }, previews.show(suspect.row)),
     question,
   );
   return [article, drawExamples(context, suspect, detail)];
@@ -156,15 +156,15 @@ export function search(classes, text) {
   return found.slice(0, MATCHES).map(([, , number]) => number);
 }
 
-function drawExamples({ state, exhibits, labelName }, suspect, detail, most = EXAMPLES) {
+function drawExamples({ state, previews, labelName }, suspect, detail, most = EXAMPLES) {
   const classes = state.blind ? [suspect.given] : [suspect.given, suspect.suggested];
-  if (!detail || !Object.keys(exhibits.exhibits.get(suspect.row) ?? {}).length) return make("div", { className: "examples" });
+  if (!detail || !Object.keys(previews.previews.get(suspect.row) ?? {}).length) return make("div", { className: "examples" });
   const groups = [...new Set(classes)]
     .filter((number) => number >= 0)
     .map((number) => {
       const rows = (detail.examples[number] ?? []).filter((row) => row !== suspect.row);
-      const pictures = rows.some((row) => exhibits.exhibits.get(row)?.picture);
-      const shown = rows.slice(0, pictures ? EXAMPLES : most).map((row) => exhibits.show(row, { small: true }));
+      const pictures = rows.some((row) => previews.previews.get(row)?.picture);
+      const shown = rows.slice(0, pictures ? EXAMPLES : most).map((row) => previews.show(row, { small: true }));
       return make(
         "section",
         { className: number === suspect.given ? "of-given" : "of-suggested" },
@@ -176,7 +176,7 @@ function drawExamples({ state, exhibits, labelName }, suspect, detail, most = EX
 }
 
 export function drawGrid(context) {
-  const { state, exhibits, labelName, actions, shown } = context;
+  const { state, previews, labelName, actions, shown } = context;
   const [first] = shown;
   const left = state.queue.filter(context.isOpen).length;
   const chosen = shown.filter((suspect) => !state.leftOut.has(suspect.row)).length;
@@ -205,7 +205,7 @@ export function drawGrid(context) {
   );
   const cards = shown.map((suspect) => {
     const out = state.leftOut.has(suspect.row);
-    const detail = exhibits.details.get(suspect.row);
+    const detail = previews.details.get(suspect.row);
     return button(
       {
         className: out ? "card out" : "card",
@@ -217,11 +217,11 @@ export function drawGrid(context) {
           actions.draw();
         },
       },
-      exhibits.show(suspect.row, { small: true }),
+      previews.show(suspect.row, { small: true }),
       make("small", {}, detail ? id(detail) : ""),
     );
   });
-  const examples = drawExamples(context, first, exhibits.details.get(first.row), 3);
+  const examples = drawExamples(context, first, previews.details.get(first.row), 3);
   return [head, examples, make("div", { className: "grid" }, ...cards)];
 }
 

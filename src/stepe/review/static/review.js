@@ -2,7 +2,7 @@
 
 import { get, post, speakOf } from "./api.js";
 import { find, make, name, visible } from "./dom.js";
-import { Exhibits } from "./exhibits.js";
+import { Previews } from "./previews.js";
 import { drawDone, drawGrid, drawOne } from "./draw.js";
 import * as queues from "./queue.js";
 import { Saver } from "./saver.js";
@@ -28,7 +28,7 @@ const state = {
   mine: [],
   progress: null,
 };
-const exhibits = new Exhibits((rows) => {
+const previews = new Previews((rows) => {
   if (onScreen().some((suspect) => rows.includes(suspect.row))) draw();
 });
 let saver;
@@ -48,8 +48,8 @@ function onScreen() {
 const isOpen = (suspect) => queues.statusOf(state.decided, suspect.row) === "open";
 
 function gridSize() {
-  const first = state.queue.find((suspect) => exhibits.exhibits.has(suspect.row));
-  return first && exhibits.exhibits.get(first.row).picture ? 24 : 12;
+  const first = state.queue.find((suspect) => previews.previews.has(suspect.row));
+  return first && previews.previews.get(first.row).picture ? 24 : 12;
 }
 
 // Start over with the suspects that fit the filters.
@@ -224,7 +224,7 @@ const actions = { accept, acceptAll, choose, undo, show, move, collect, draw };
 function draw() {
   const main = find("#main");
   const shown = onScreen();
-  const context = { state, exhibits, labelName, actions, words: WORDS, isOpen, shown };
+  const context = { state, previews, labelName, actions, words: WORDS, isOpen, shown };
   const focused = document.activeElement;
   if (!shown.length) main.replaceChildren(drawDone(context, queues));
   else main.replaceChildren(...(state.view === "grid" ? drawGrid(context) : drawOne(context)));
@@ -236,7 +236,7 @@ function draw() {
   } else if (focused?.matches(".card")) find(`.card[data-row="${focused.dataset.row}"]`)?.focus();
   document.body.classList.toggle("blind", state.blind);
   const ahead = state.view === "grid" ? state.queue.filter(isOpen) : state.queue.slice(Math.max(0, state.place));
-  exhibits.fetch(ahead.slice(0, 60).map((suspect) => suspect.row));
+  previews.fetch(ahead.slice(0, 60).map((suspect) => suspect.row));
   drawProgress();
 }
 

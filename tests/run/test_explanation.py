@@ -1,4 +1,4 @@
-"""One sample's story."""
+"""What happened to one sample."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from stepe.beliefs.names import Names
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
 from stepe.methods import METHODS
-from stepe.run.story import Story, tell
+from stepe.run.explanation import Explanation, explain_sample
 from stepe.training.recorder import Recorder, RunDetails
 
 
@@ -21,23 +21,23 @@ def entries(fates: str) -> list[dict[str, object]]:
 
 
 def test_spans_say_when_a_sample_was_dropped_and_came_back():
-    story = Story({}, entries("kkxxkxk" + "k"))
-    assert story.fates == [(False, 0, 1), (True, 2, 3), (False, 4, 4), (True, 5, 5), (False, 6, 6)]
-    assert story.readmissions == [4, 6]
+    found = Explanation({}, entries("kkxxkxk" + "k"))
+    assert found.spans == [(False, 0, 1), (True, 2, 3), (False, 4, 4), (True, 5, 5), (False, 6, 6)]
+    assert found.readmissions == [4, 6]
 
 
 def test_a_sample_that_was_always_kept_has_one_span_and_never_came_back():
-    assert Story({}, entries("kkk" + "k")).fates == [(False, 0, 2)]
-    assert Story({}, entries("kkk" + "k")).readmissions == []
+    assert Explanation({}, entries("kkk" + "k")).spans == [(False, 0, 2)]
+    assert Explanation({}, entries("kkk" + "k")).readmissions == []
 
 
 def test_a_sample_dropped_from_the_start_comes_back_once():
-    assert Story({}, entries("xk" + "k")).readmissions == [1]
+    assert Explanation({}, entries("xk" + "k")).readmissions == [1]
 
 
 def test_the_last_word_is_no_epoch():
-    assert Story({}, entries("kk" + "x")).fates == [(False, 0, 1)]
-    assert Story({}, []).fates == []
+    assert Explanation({}, entries("kk" + "x")).spans == [(False, 0, 1)]
+    assert Explanation({}, []).spans == []
 
 
 @pytest.fixture
@@ -77,31 +77,31 @@ def run(tmp_path, blobs, make_model) -> Run:
 
 
 def test_a_story_is_told_by_id(run, blobs):
-    story = tell(run, "s5")
-    assert story.fates == [(False, 0, 0), (True, 1, 2), (False, 3, 3)]
-    assert story.readmissions == [3]
-    assert len(story.entries) == 5
-    assert all(entry["loss"] > 0 for entry in story.entries)
-    assert story.sample["given_label"] == str(int(blobs.given[5]))
-    assert story.sample["row"] == 5
-    assert tell(run, "s6").readmissions == []
+    found = explain_sample(run, "s5")
+    assert found.spans == [(False, 0, 0), (True, 1, 2), (False, 3, 3)]
+    assert found.readmissions == [3]
+    assert len(found.entries) == 5
+    assert all(entry["loss"] > 0 for entry in found.entries)
+    assert found.sample["given_label"] == str(int(blobs.given[5]))
+    assert found.sample["row"] == 5
+    assert explain_sample(run, "s6").readmissions == []
 
 
 def test_of_two_samples_with_one_id_the_training_sample_has_the_story(run):
-    assert tell(run, "s5").sample["split"] == "train"
+    assert explain_sample(run, "s5").sample["split"] == "train"
 
 
 def test_a_held_out_sample_has_a_verdict_and_no_story(run):
-    story = tell(run, "t1")
-    assert story.sample["split"] == "test"
-    assert story.entries == []
+    found = explain_sample(run, "t1")
+    assert found.sample["split"] == "test"
+    assert found.entries == []
 
 
 def test_an_unknown_id_is_an_error_that_shows_what_ids_look_like(run):
     with pytest.raises(InputError, match=r"has no sample with the id 'nobody'; ids look like s0, s1, s2"):
-        tell(run, "nobody")
+        explain_sample(run, "nobody")
 
 
 def test_a_run_without_a_trace_has_verdicts_all_the_same(run):
     (run.path / "trace.bin").unlink()
-    assert tell(run, "s5").entries == []
+    assert explain_sample(run, "s5").entries == []

@@ -9,11 +9,11 @@ const FEW_AHEAD = 10;
 const TINY = 16;
 const SMALL = 64;
 
-export class Exhibits {
+export class Previews {
   constructor(arrived) {
     this.arrived = arrived;
     this.details = new Map();
-    this.exhibits = new Map();
+    this.previews = new Map();
     this.pictures = new Map();
     this.asked = new Set();
   }
@@ -28,9 +28,9 @@ export class Exhibits {
     try {
       const answer = await get(`/api/details?rows=${wanted.join(",")}`);
       for (const [row, detail] of Object.entries(answer.details)) this.details.set(Number(row), detail);
-      for (const [row, exhibit] of Object.entries(answer.exhibits)) {
-        this.exhibits.set(Number(row), exhibit);
-        if (exhibit.picture) this.picture(Number(row));
+      for (const [row, preview] of Object.entries(answer.previews)) {
+        this.previews.set(Number(row), preview);
+        if (preview.picture) this.picture(Number(row));
       }
     } catch {
       wanted.forEach((row) => this.asked.delete(row));
@@ -53,11 +53,11 @@ export class Exhibits {
   }
 
   show(row, { small = false } = {}) {
-    const exhibit = this.exhibits.get(row);
-    if (!exhibit) return make("p", { className: "note" }, this.asked.has(row) ? "Loading…" : "");
-    if (exhibit.picture) return make("div", { className: "picture" }, this.picture(row));
-    if (exhibit.text) return make("p", { className: "text", dir: "auto" }, exhibit.text);
-    if (exhibit.cells) return cells(Object.entries(exhibit.cells), small);
+    const preview = this.previews.get(row);
+    if (!preview) return make("p", { className: "note" }, this.asked.has(row) ? "Loading…" : "");
+    if (preview.picture) return make("div", { className: "picture" }, this.picture(row));
+    if (preview.text) return make("p", { className: "text", dir: "auto" }, preview.text);
+    if (preview.cells) return cells(Object.entries(preview.cells), small);
     return make("p", { className: "note" }, "Nothing to show: look it up by its id.");
   }
 }

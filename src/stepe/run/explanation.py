@@ -1,4 +1,4 @@
-"""One sample's story, for ``stepe explain``."""
+"""What happened to one sample, for ``stepe explain``."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from stepe.run.folder import RunFolder
 
 
 @dataclass(frozen=True)
-class Story:
+class Explanation:
     """What happened to a sample, and what the model makes of it."""
 
     sample: dict[str, Any]
@@ -17,8 +17,8 @@ class Story:
     """loss, prediction and whether it was dropped, an entry an epoch; the last comes from the finished model"""
 
     @property
-    def fates(self) -> list[tuple[bool, int, int]]:
-        """Spans of epochs (dropped or kept, first, last)."""
+    def spans(self) -> list[tuple[bool, int, int]]:
+        """Epochs in a row in which it was dropped, or kept: (dropped, first, last)."""
         spans: list[tuple[bool, int, int]] = []
         for entry in self.entries[:-1]:
             if spans and spans[-1][0] == entry["dropped"]:
@@ -30,16 +30,16 @@ class Story:
     @property
     def readmissions(self) -> list[int]:
         """Epochs in which the sample came back."""
-        return [first for dropped, first, _ in self.fates[1:] if not dropped]
+        return [first for dropped, first, _ in self.spans[1:] if not dropped]
 
 
-def tell(run: RunFolder, sample_id: str) -> Story:
-    """The story of a sample by its id."""
+def explain_sample(run: RunFolder, sample_id: str) -> Explanation:
+    """Find out what happened to a sample, by its id."""
     found = run.samples[run.samples["id"] == sample_id]
     if found.empty:
         some = ", ".join(run.samples["id"].head(3))
         raise InputError(f"{run.path} has no sample with the id {sample_id!r}; ids look like {some}")
-    # Ids of different splits may coincide; the training sample is the one with a story.
+    # Ids of different splits may coincide; the training sample is the one that has a history.
     index = int(found.index[0])
     sample = {str(key): value for key, value in found.iloc[0].to_dict().items()}
-    return Story(sample, run.trace(index) if sample["split"] == "train" else [])
+    return Explanation(sample, run.trace(index) if sample["split"] == "train" else [])
