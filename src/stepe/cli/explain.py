@@ -52,7 +52,7 @@ def show(found: "Explanation", console: Console) -> None:
     marks = [DROPPED if entry["dropped"] else KEPT for entry in found.entries[:-1]]
     console.print(f"\n  loss by epoch, 0 to {len(losses) - 1} (blank: not probed)", highlight=False)
     console.print(as_it_is(f"  {chart(losses)}"))
-    console.print(as_it_is(f"  {''.join(fates)}"))
+    console.print(as_it_is(f"  {''.join(marks)}"))
     console.print(as_it_is(f"  ({DROPPED} dropped, {KEPT} kept)"))
     known = [(epoch, loss) for epoch, loss in enumerate(losses) if loss is not None]
     if known:
