@@ -43,7 +43,7 @@ def believe(ledger: Ledger, task: Task, posterior: Posterior | None = None, *, f
         flagged = _contradicted(ledger)
     else:
         rate, guess = posterior.rate, ledger["guess"]
-        noise = label_given_class(guess, labels, rate).T
+        noise = label_given_class(guess, labels.to(guess.device), rate).T
         flagged = flags(posterior, ledger, labels, recognised)
         trust, likely, given = posterior.right, posterior.likely, labels.to(ledger.device)[:, None]
         # Beside a label that is pointed out stands another one, even where the guess agrees with it.
