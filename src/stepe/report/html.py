@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from stepe.run.folder import RunFolder
 
-SCRIPTS = ("dom.js", "decisions.js", "gallery.js", "choose.js", "review.js", "charts.js")
+SCRIPTS = ("elements.js", "dom.js", "decisions.js", "gallery.js", "choose.js", "review.js", "charts.js")
 """in this order, one script"""
 WORST, CONFUSED, FIRST_FILES = 5, 5, 6
 """classes, pairs and files on the first screen"""
@@ -138,7 +138,7 @@ def render(run: "RunFolder") -> str:
     others = run.others
     found, names = suspects(run), all_names(run)
     by_class, by_pair = classes(run), pairs(run)
-    script = "\n".join(_template(name) for name in SCRIPTS)
+    script = "\n".join(_template(name) for name in SCRIPTS).replace("\nexport ", "\n")  # one script, no modules
     data = {
         "run": run.digest,
         "names": names,

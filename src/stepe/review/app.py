@@ -30,10 +30,10 @@ MOST_ROWS = 200
 
 def review_app(suspects: Suspects, *, token: str, port: int, trust_paths: bool = False) -> App:
     """The application for one run, guarded."""
-    theme = files("stepe.report") / "templates" / "theme.css"
+    shared = [files("stepe.report") / "templates" / name for name in ("theme.css", "elements.js")]
     static = {
         file.name: (file.read_bytes(), TYPES[Path(file.name).suffix])
-        for file in (theme, *(files("stepe.review") / "static").iterdir())
+        for file in (*shared, *(files("stepe.review") / "static").iterdir())
         if Path(file.name).suffix in TYPES
     }
     exported: dict[str, Path] = {}

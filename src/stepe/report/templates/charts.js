@@ -4,8 +4,8 @@ for (const chart of document.querySelectorAll("[data-readings]")) {
   const { box, stops } = JSON.parse(chart.dataset.readings);
   const [left, top, right, bottom] = box;
   const drawing = chart.querySelector("[role=img]");
-  const guide = element("span", { className: "guide", hidden: true });
-  const told = element("output", { className: "tip", hidden: true });
+  const guide = make("span", { className: "guide", hidden: true });
+  const told = make("output", { className: "tip", hidden: true });
   guide.style.top = `${100 * top}%`;
   guide.style.height = `${100 * (bottom - top)}%`;
   chart.append(guide, told);
@@ -16,9 +16,9 @@ for (const chart of document.querySelectorAll("[data-readings]")) {
     const [x, title, values] = stops[place];
     guide.style.left = `${100 * x}%`;
     const rows = values.map(([name, value]) =>
-      element("span", {}, element("bdi", { textContent: name }), element("strong", { textContent: value })),
+      make("span", {}, make("bdi", { textContent: name }), make("strong", { textContent: value })),
     );
-    told.replaceChildren(element("em", { textContent: title }), ...rows);
+    told.replaceChildren(make("em", { textContent: title }), ...rows);
     told.style.top = `${100 * top}%`;
     const half = (left + right) / 2;
     told.style.left = x <= half ? `calc(${100 * x}% + 0.5rem)` : "";

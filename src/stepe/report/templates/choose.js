@@ -20,7 +20,7 @@ function chooseClass(suspect, onChosen) {
     place = 0;
     list.replaceChildren(
       ...found.map((number, i) =>
-        element("li", { id: `choose-${i}`, role: "option", onclick: () => close(number) }, named(number)),
+        make("li", { id: `choose-${i}`, role: "option", onclick: () => close(number) }, named(number)),
       ),
     );
     mark();

@@ -1,17 +1,6 @@
-"use strict";
-// Nothing here makes markup out of strings: whatever comes from the data enters the page as text.
+// What the page was made with, and how it is written down.
 
 const page = JSON.parse(document.getElementById("data").textContent);
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else if (value !== undefined) made.setAttribute(name, value);
-  }
-  made.append(...children.filter((child) => child !== null));
-  return made;
-}
 
 const thousands = (count) => count.toLocaleString("en");
 const byId = (id) => document.getElementById(id);
@@ -23,5 +12,5 @@ const visible = (text) => text.replace(/^\s+|\s+$/g, (spaces) => "␣".repeat(sp
 
 // A name from the data, in its own direction; long ones are cut by the style sheet and told in full on hover.
 function named(number, className = "") {
-  return element("bdi", { className: `name ${className}`, textContent: visible(nameOf(number)), title: nameOf(number) });
+  return make("bdi", { className: `name ${className}`, textContent: visible(nameOf(number)), title: nameOf(number) });
 }

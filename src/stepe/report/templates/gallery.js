@@ -31,7 +31,7 @@ class Gallery {
     for (const [number, count] of ranked) {
       const name = visible(nameOf(number));
       const short = name.length > 40 ? `${name.slice(0, 39)}…` : name;
-      select.append(element("option", { value: String(number), textContent: `${short} (${count})` }));
+      select.append(make("option", { value: String(number), textContent: `${short} (${count})` }));
     }
   }
 
@@ -109,10 +109,10 @@ class Gallery {
       this.active = suspect;
       card.tabIndex = 0;
       const offered = suspect.likely.map((number, i) =>
-        element(
+        make(
           "button",
           { type: "button", onclick: () => this.onDecide(suspect, "relabelled", number) },
-          element("kbd", { textContent: String(i + 1) }),
+          make("kbd", { textContent: String(i + 1) }),
           named(number),
         ),
       );
@@ -174,7 +174,7 @@ function wordsOf(suspect) {
 
 function makeLook(suspect) {
   if (suspect.picture) {
-    return element("img", {
+    return make("img", {
       className: suspect.pixels <= page.pixelated ? "pixelated" : "",
       src: suspect.picture,
       alt: `Sample ${suspect.id}`,
@@ -182,12 +182,12 @@ function makeLook(suspect) {
       decoding: "async",
     });
   }
-  if (suspect.text !== undefined) return element("p", { className: "text", dir: "auto", textContent: suspect.text });
+  if (suspect.text !== undefined) return make("p", { className: "text", dir: "auto", textContent: suspect.text });
   if (suspect.cells) {
     const rows = suspect.cells.map(([name, cell]) =>
-      element("div", {}, element("dt", { textContent: name }), element("dd", { dir: "auto", textContent: cell })),
+      make("div", {}, make("dt", { textContent: name }), make("dd", { dir: "auto", textContent: cell })),
     );
-    return element("dl", { className: "cells" }, ...rows);
+    return make("dl", { className: "cells" }, ...rows);
   }
   return null;
 }
@@ -198,40 +198,40 @@ const suspicionOf = (suspect) =>
 
 function makeCard(suspect, decide) {
   const button = (key, words, verdict, title) =>
-    element(
+    make(
       "button",
       { type: "button", tabIndex: -1, title, onclick: () => decide(verdict) },
-      element("kbd", { textContent: key }),
+      make("kbd", { textContent: key }),
       words,
     );
   const suggested = nameOf(suspect.suggested);
   const look = makeLook(suspect);
-  return element(
+  return make(
     "li",
     { className: "card", tabIndex: -1, "data-row": suspect.row },
-    look && element("div", { className: "look" }, look),
-    element(
+    look && make("div", { className: "look" }, look),
+    make(
       "p",
       { className: "labels" },
       named(suspect.given, "given"),
-      element(
+      make(
         "span",
         { className: "to" },
-        element("span", { "aria-hidden": "true", textContent: "→" }),
-        element("span", { className: "unseen", textContent: " might be " }),
+        make("span", { "aria-hidden": "true", textContent: "→" }),
+        make("span", { className: "unseen", textContent: " might be " }),
         named(suspect.suggested, "suggested"),
       ),
     ),
-    element(
+    make(
       "p",
       { className: "facts" },
-      element("span", { textContent: `${suspect.rank}. ` }),
-      element("bdi", { className: "name", textContent: suspect.id, title: suspect.id }),
-      element("span", { className: "suspicion", textContent: suspicionOf(suspect), title: "suspicion" }),
+      make("span", { textContent: `${suspect.rank}. ` }),
+      make("bdi", { className: "name", textContent: suspect.id, title: suspect.id }),
+      make("span", { className: "suspicion", textContent: suspicionOf(suspect), title: "suspicion" }),
     ),
-    element("p", { className: "reason", textContent: suspect.reason || "not flagged, but next in line" }),
-    element("p", { className: "verdict" }),
-    element(
+    make("p", { className: "reason", textContent: suspect.reason || "not flagged, but next in line" }),
+    make("p", { className: "verdict" }),
+    make(
       "div",
       { className: "buttons" },
       isClass(suspect.suggested) ? button("a", "accept", "accepted", `The label should be ${suggested}`) : null,

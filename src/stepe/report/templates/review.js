@@ -53,7 +53,7 @@ function review() {
   function exportDecisions() {
     const csv = reviewedCsv(page.suspects, decisions.current());
     const address = URL.createObjectURL(new Blob([csv], { type: "text/csv" }));
-    element("a", { href: address, download: "reviewed.csv" }).click();
+    make("a", { href: address, download: "reviewed.csv" }).click();
     setTimeout(() => URL.revokeObjectURL(address), 60_000);
     decisions.exported = decisions.log.length;
     byId("exported").hidden = false;

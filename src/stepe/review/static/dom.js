@@ -1,17 +1,8 @@
-// Elements. Text only ever becomes text: nothing that comes from the data is parsed as markup.
+// Elements that several parts of the page have.
+
+import { make } from "./elements.js";
 
 export const find = (selector) => document.querySelector(selector);
-
-export function make(tag, properties = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name in element && name !== "list") element[name] = value;
-    else element.setAttribute(name, value);
-  }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
-  return element;
-}
 
 // Classes may differ by spaces at their ends alone.
 export const visible = (text) => text.replace(/^\s+|\s+$/g, (spaces) => "␣".repeat(spaces.length)) || "(empty)";

@@ -1,6 +1,7 @@
 // The three things the page shows: one suspect, a grid of them, and that there is nothing left.
 
-import { id, key, make, name } from "./dom.js";
+import { id, key, name } from "./dom.js";
+import { make } from "./elements.js";
 
 const MATCHES = 8;
 const EXAMPLES = 6;

@@ -1,7 +1,7 @@
 // What suspects and examples look like: fetched ahead, so that the next one is there when it is its turn.
 
 import { get } from "./api.js";
-import { make } from "./dom.js";
+import { make } from "./elements.js";
 
 const AHEAD = 20;
 const FEW_AHEAD = 10;

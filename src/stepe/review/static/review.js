@@ -1,7 +1,8 @@
 // The review: what is shown, what keys do, and what follows from a decision. The disk is the saver's business.
 
 import { get, post, speakOf } from "./api.js";
-import { find, make, name, visible } from "./dom.js";
+import { find, name, visible } from "./dom.js";
+import { make } from "./elements.js";
 import { Previews } from "./previews.js";
 import { drawDone, drawGrid, drawOne } from "./draw.js";
 import * as queues from "./queue.js";
