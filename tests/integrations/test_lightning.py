@@ -1,5 +1,6 @@
 """Step-E under a real Lightning trainer, while the kept set shrinks to 40%."""
 
+import inspect
 import json
 import sys
 import warnings
@@ -26,6 +27,7 @@ from shrinking import (
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import stepe
 from processes import printed_by
 from stepe import InputError
 from stepe.loop.plan import batch_sizes
@@ -413,3 +415,14 @@ def test_without_lightning_the_extra_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "stepe.integrations.lightning")
     with pytest.raises(InputError, match=r'pip install "stepe\[lightning\]"'):
         import stepe.integrations.lightning  # noqa: F401
+
+
+def test_the_callback_takes_the_options_of_a_loop_of_ones_own_by_name():
+    own = inspect.signature(StepE).parameters
+    theirs = inspect.signature(stepe.StepE).parameters
+    assert {name: own[name].annotation for name in theirs if name != "data"} == {
+        name: each.annotation for name, each in theirs.items() if name != "data"
+    }
+    assert {name for name in own if own[name].default != theirs.get(name, own[name]).default} == {"length"}
+    with pytest.raises(InputError, match=r"no option 'roh_max'; did you mean rho_max\?"):
+        StepE(Recorded(*clouds()), roh_max=0.3, epochs=2)

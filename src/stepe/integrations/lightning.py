@@ -19,8 +19,28 @@ from torch import Tensor
 from stepe.errors import InputError
 from stepe.integrations import missing
 from stepe.integrations.loader import PlannedLoader
-from stepe.integrations.probing import BatchForward, Probing
+from stepe.integrations.probing import AskedJudge, BatchForward, Probing
+from stepe.integrations.torch import ELSEWHERE
 from stepe.integrations.torch import StepE as Cleaner
+from stepe.methods import Criterion, Method
+from stepe.methods.doors import DEFAULT_METHOD
+from stepe.options.check import checked_beside
+from stepe.options.method import (
+    GuessMemory,
+    Memory,
+    MinKeep,
+    NoiseRate,
+    ProbeEvery,
+    RampEnd,
+    RhoMax,
+    Schedule,
+    Score,
+    Softness,
+    Sticky,
+    View,
+    Warmup,
+)
+from stepe.options.running import Epochs, Seed
 
 try:
     import lightning.pytorch as L
@@ -30,6 +50,9 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     import pandas as pd
+
+NOT_OF_LOOPS = {"self", "dataset", "forward", "probe_batch_size", "__class__"}
+"""what the callback takes for itself"""
 
 
 class StepE(L.Callback):
@@ -42,20 +65,45 @@ class StepE(L.Callback):
             end where they should; ``kept`` trains on each of them once.
         forward: (module, batch) -> one loss per sample, or (losses, logits), if cross-entropy of ``module(x)`` is not
             yours.
-        options: those of :class:`stepe.StepE`.
+
+    The other options are those of :class:`stepe.StepE`.
     """
 
+    @checked_beside(ELSEWHERE)
     def __init__(
         self,
         dataset: Any,
         *,
-        epochs: int,
+        epochs: Epochs,
+        rho_max: RhoMax = None,
+        warmup: Warmup = None,
+        noise_rate: NoiseRate | None = None,
+        min_keep: MinKeep = 0.0,
+        schedule: Schedule = "auto",
+        ramp_end: RampEnd = None,
+        score: Score = "auto",
+        memory: Memory = 0.0,
+        sticky: Sticky = False,
+        softness: Softness = 0.0,
+        probe_every: ProbeEvery = 1,
+        guess_memory: GuessMemory = None,
+        view: View = "augmented",
+        method: str | Method = DEFAULT_METHOD["StepE"],
+        judge: AskedJudge | None = None,
+        labels: Any = None,
+        groups: Any = None,
+        trusted: Any = None,
+        class_names: list[str] | None = None,
+        ids: list[str] | None = None,
+        plain_view: Any = None,
+        criterion: Criterion | None = None,
         length: Literal["kept", "full"] = "full",
+        seed: Seed = 0,
         forward: BatchForward | None = None,
         probe_batch_size: int = 512,
-        **options: Any,
     ):
-        self.cleaner = Cleaner(dataset, epochs=epochs, length=length, **options)
+        options = {name: value for name, value in locals().items() if name not in NOT_OF_LOOPS}
+        self.cleaner = Cleaner(dataset, **options)
         self._probing = Probing(forward, probe_batch_size)
         self._loader: Batches | None = None
         self._trained = 0
