@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
-from stepe.loop.ranks import Ranks
+from stepe.loop.processes import Ranks
 from stepe.loop.selection import select
 from stepe.training.environment import describe_environment
 

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from stepe import InputError
 from stepe.engine.eager import EagerEngine, to_device
-from stepe.engine.rate import ProgressRate, RateShape, constant, cosine
+from stepe.engine.learning_rate import ProgressRate, RateShape, constant, cosine
 from stepe.loop.plan import Plan
 from stepe.loop.randomness import Stream, seed_globals
 from stepe.loop.task import Criterion

@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import ExponentialLR, LRScheduler, OneCycleLR, Ste
 import stepe
 from stepe import InputError
 from stepe.engine.eager import EagerEngine
-from stepe.engine.rate import ProgressRate, RateShape, constant
+from stepe.engine.learning_rate import ProgressRate, RateShape, constant
 from stepe.engine.resident import ResidentEngine
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan

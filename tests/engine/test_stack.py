@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import StepLR
 import stepe
 from stepe.engine import stack
 from stepe.engine.eager import EagerEngine
-from stepe.engine.rate import ProgressRate, TorchRate, cosine
+from stepe.engine.learning_rate import ProgressRate, TorchRate, cosine
 from stepe.engine.resident import ResidentEngine
 from stepe.engine.stack import NotStackableError, Stack, stack_of, train_steps
 from stepe.engine.steps import Steps, exhaust

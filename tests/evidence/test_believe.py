@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from stepe.beliefs.belief import Belief
 from stepe.beliefs.confident import prunable
+from stepe.beliefs.issues import COLUMNS
 from stepe.beliefs.names import Names
 from stepe.beliefs.rate import Rate
-from stepe.beliefs.verdicts import COLUMNS
 from stepe.evidence.believe import believe, held_out_table, training_table
 from stepe.evidence.posterior import Posterior, of_labels, posterior
 from stepe.loop.ledger import Ledger, Observation

@@ -10,45 +10,45 @@ from stepe.errors import InputError
 from stepe.evidence.noise_rate import (
     confident_joint,
     deniable_share,
-    drop_max_from_rate,
     estimate_rate,
-    resolve_drop_max,
+    resolve_rho_max,
+    rho_max_from_rate,
     unrelated_share,
 )
 
 
 @pytest.mark.parametrize(("rate", "expected"), [(0, 0.05), (0.2, 0.25), (0.4, 0.45), (0.45, 0.5), (0.6, 0.5), (1, 0.5)])
 def test_rho_max_is_a_little_above_the_rate_and_at_most_half(rate, expected):
-    assert drop_max_from_rate(rate) == pytest.approx(expected)
+    assert rho_max_from_rate(rate) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan, 40])
 def test_a_rate_that_is_no_share_is_an_error_that_shows_it(rate):
     with pytest.raises(InputError, match="noise rate is") as error:
-        drop_max_from_rate(rate)
+        rho_max_from_rate(rate)
     assert repr(rate) in str(error.value)
 
 
 def test_a_given_rho_max_wins_over_a_known_rate():
-    assert resolve_drop_max(0.1, 0.4) == 0.1
-    assert resolve_drop_max(0, 0.4) == 0
-    assert isinstance(resolve_drop_max(0, 0.4), float)
+    assert resolve_rho_max(0.1, 0.4) == 0.1
+    assert resolve_rho_max(0, 0.4) == 0
+    assert isinstance(resolve_rho_max(0, 0.4), float)
 
 
 def test_a_known_rate_of_zero_is_still_a_known_rate():
-    assert resolve_drop_max(None, 0.4) == pytest.approx(0.45)
-    assert resolve_drop_max(None, 0.0) == pytest.approx(0.05)
+    assert resolve_rho_max(None, 0.4) == pytest.approx(0.45)
+    assert resolve_rho_max(None, 0.0) == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize("rho_max", [1.0, -0.1, math.nan, True])
 def test_a_given_rho_max_is_checked(rho_max):
     with pytest.raises(InputError, match="rho_max is"):
-        resolve_drop_max(rho_max, None)
+        resolve_rho_max(rho_max, None)
 
 
 def test_knowing_nothing_leaves_it_to_be_found_out():
-    assert resolve_drop_max(None, None) is None
-    assert resolve_drop_max("auto", 0.4) is None
+    assert resolve_rho_max(None, None) is None
+    assert resolve_rho_max("auto", 0.4) is None
 
 
 def planted(n: int, classes: int, rate: float, seed: int = 0, *, next_class: bool = False) -> tuple[Tensor, Tensor]:
@@ -147,17 +147,17 @@ def test_a_range_that_says_nothing_is_not_stated_as_a_rate():
 
 
 def test_more_than_half_is_dropped_only_on_good_evidence():
-    assert Rate(0.6, 0.5, 0.7).drop_max == pytest.approx(0.675)
-    assert Rate(0.6, 0.1, 0.8).drop_max == 0.5
-    assert Rate(0.9, 0.8, 1.0).drop_max == 0.8
+    assert Rate(0.6, 0.5, 0.7).rho_max == pytest.approx(0.675)
+    assert Rate(0.6, 0.1, 0.8).rho_max == 0.5
+    assert Rate(0.9, 0.8, 1.0).rho_max == 0.8
 
 
 def test_an_unsure_estimate_drops_a_little_more_but_next_to_nothing_of_clean_labels():
-    assert Rate(0.4, 0.3, 0.4).drop_max == pytest.approx(0.45)
-    assert Rate(0.4, 0.3, 0.5).drop_max == pytest.approx(0.475)
-    assert Rate(0.02, 0.0, 0.02).drop_max == pytest.approx(0.025)
-    assert Rate(0.02, 0.0, 0.3).drop_max == pytest.approx(0.03)
-    assert Rate(0.0, 0.0, 1.0).drop_max == 0
+    assert Rate(0.4, 0.3, 0.4).rho_max == pytest.approx(0.45)
+    assert Rate(0.4, 0.3, 0.5).rho_max == pytest.approx(0.475)
+    assert Rate(0.02, 0.0, 0.02).rho_max == pytest.approx(0.025)
+    assert Rate(0.02, 0.0, 0.3).rho_max == pytest.approx(0.03)
+    assert Rate(0.0, 0.0, 1.0).rho_max == 0
 
 
 @pytest.mark.parametrize("classes", [2, 10])

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 import stepe
-from stepe.loop.ranks import Ranks
+from stepe.loop.processes import Ranks
 
 pytestmark = [
     pytest.mark.gpu,

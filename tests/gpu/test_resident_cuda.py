@@ -21,7 +21,7 @@ from torch.optim.lr_scheduler import StepLR
 import stepe
 from stepe.engine.compiled import CompiledEngine
 from stepe.engine.eager import EagerEngine
-from stepe.engine.rate import ProgressRate, constant
+from stepe.engine.learning_rate import ProgressRate, constant
 from stepe.engine.resident import ResidentEngine
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from stepe import InputError, Run, RunError
-from stepe.beliefs.verdicts import COLUMNS
+from stepe.beliefs.issues import COLUMNS
 from stepe.integrations.cleanlab import datalab, from_datalab, probabilities
 
 CLASSES = ["9", "10", "ü"]

@@ -21,8 +21,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import stepe
 from stepe import InputError, StepEClassifier
+from stepe.beliefs.issues import COLUMNS
 from stepe.beliefs.rate import Rate
-from stepe.beliefs.verdicts import COLUMNS
 
 ONE_ROW_IS_NOT_TWO = "a row is judged and dropped as one: two rows of weight 1 may part ways, one of weight 2 cannot"
 EXPECTED_TO_FAIL = {

@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 import stepe
 from jittered import Jittered
 from stepe import InputError, RunError, StepE
-from stepe.beliefs.verdicts import COLUMNS
-from stepe.engine.rate import cosine
+from stepe.beliefs.issues import COLUMNS
+from stepe.engine.learning_rate import cosine
 from stepe.methods import StepEPlus
 
 EPOCHS, BATCH = 5, 16
@@ -262,7 +262,7 @@ def test_without_a_rate_it_is_found_out(data, make_model):
     estimate = cleaner.method.automatic.estimate
     assert estimate is not None
     assert 0 <= estimate.low <= estimate.rate <= estimate.high <= 1
-    assert cleaner.method.dropping.rho_max == estimate.drop_max > 0
+    assert cleaner.method.dropping.rho_max == estimate.rho_max > 0
     assert StepE(data, epochs=EPOCHS, noise_rate=0.2).method.dropping.rho_max == pytest.approx(0.25)
 
 

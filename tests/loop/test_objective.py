@@ -55,9 +55,9 @@ def test_gates_keep_what_is_cheaper_than_the_reward_and_otherwise_as_little_as_a
 
 @settings(max_examples=100)
 @given(st.integers(1, 3000), st.floats(0, 0.999), st.integers(0, 1000))
-def test_the_constraint_allows_exactly_as_many_drops_as_the_selection_rule(n, drop_max, seed):
+def test_the_constraint_allows_exactly_as_many_drops_as_the_selection_rule(n, rho_max, seed):
     losses = torch.rand(n, generator=torch.Generator().manual_seed(seed)) + 0.1
-    assert int(minimise_over_gates(losses, drop_max).kept.sum()) == keep_count(n, drop_max)
+    assert int(minimise_over_gates(losses, rho_max).kept.sum()) == keep_count(n, rho_max)
 
 
 def test_the_count_survives_its_way_through_a_fraction(monkeypatch):
@@ -75,8 +75,8 @@ def test_a_loss_of_minus_infinity_is_not_worth_keeping():
     assert minimise_over_gates(losses, 0.75).kept.tolist() == [False, False, True, False]
 
 
-@pytest.mark.parametrize("drop_max", [1.0, 1.5, -0.1, math.nan])
+@pytest.mark.parametrize("rho_max", [1.0, 1.5, -0.1, math.nan])
 @pytest.mark.parametrize("keep_reward", [0.0, 9.0])
-def test_a_rho_max_outside_zero_to_one_is_an_error_whatever_the_reward(drop_max, keep_reward):
+def test_a_rho_max_outside_zero_to_one_is_an_error_whatever_the_reward(rho_max, keep_reward):
     with pytest.raises(InputError, match="rho_max is"):
-        minimise_over_gates(LOSSES, drop_max, keep_reward)
+        minimise_over_gates(LOSSES, rho_max, keep_reward)

@@ -13,7 +13,7 @@ from torch.optim import SGD
 
 import stepe
 from stepe import InputError
-from stepe.engine.rate import constant
+from stepe.engine.learning_rate import constant
 from stepe.loop.ledger import Observation
 from stepe.loop.plan import Plan
 from stepe.methods import CoTeaching

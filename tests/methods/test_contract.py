@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 import stepe
 from jittered import Jittered
 from stepe.engine.eager import EagerEngine
-from stepe.engine.rate import ProgressRate, constant
+from stepe.engine.learning_rate import ProgressRate, constant
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
 from stepe.methods import METHODS, Batch, Forward, Method, Task, make_method

@@ -23,10 +23,10 @@ REWARD = st.integers(0, 500).map(lambda k: k / 64)
 DROP_MAX = st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5, 0.75, 0.9])
 
 
-def all_gates(n: int, drop_max: float) -> list[Tensor]:
+def all_gates(n: int, rho_max: float) -> list[Tensor]:
     """Every gamma in {0, 1}^n that drops at most rho_max * n samples."""
     gates = itertools.product([False, True], repeat=n)
-    return [torch.tensor(gate) for gate in gates if n - sum(gate) <= drop_max * n + 1e-9]
+    return [torch.tensor(gate) for gate in gates if n - sum(gate) <= rho_max * n + 1e-9]
 
 
 # The minimum over the gates (sections 3.2 and 3.3)
@@ -34,12 +34,12 @@ def all_gates(n: int, drop_max: float) -> list[Tensor]:
 
 @settings(max_examples=100)
 @given(LOSSES, DROP_MAX, REWARD)
-def test_the_gates_are_a_global_minimum_of_j(losses, drop_max, reward):
-    chosen = minimise_over_gates(losses, drop_max, reward)
-    best = min(float(objective(losses, gate, reward)) for gate in all_gates(len(losses), drop_max))
+def test_the_gates_are_a_global_minimum_of_j(losses, rho_max, reward):
+    chosen = minimise_over_gates(losses, rho_max, reward)
+    best = min(float(objective(losses, gate, reward)) for gate in all_gates(len(losses), rho_max))
     # J, not gamma: equal losses, or a loss equal to the reward, leave several minima.
     assert float(objective(losses, chosen.kept, reward)) == pytest.approx(best, abs=1e-12)
-    assert int((~chosen.kept).sum()) <= drop_max * len(losses) + 1e-9
+    assert int((~chosen.kept).sum()) <= rho_max * len(losses) + 1e-9
 
 
 @settings(max_examples=100)
@@ -52,14 +52,14 @@ def test_the_selection_of_an_epoch_is_a_global_minimum_of_j_without_reward(losse
 
 @settings(max_examples=60)
 @given(LOSSES, DROP_MAX, st.data())
-def test_weights_between_zero_and_one_reach_no_lower_j_than_gates(losses, drop_max, data):
+def test_weights_between_zero_and_one_reach_no_lower_j_than_gates(losses, rho_max, data):
     # J is linear in gamma, so relaxing {0, 1} to [0, 1] buys nothing where rho_max * n is whole.
     n = len(losses)
-    allowed = math.floor(drop_max * n + 1e-9)
+    allowed = math.floor(rho_max * n + 1e-9)
     loss_of_weight = torch.tensor(data.draw(st.lists(st.floats(0, 1), min_size=n, max_size=n)), dtype=torch.float64)
     weight = 1 - loss_of_weight * min(1.0, allowed / max(float(loss_of_weight.sum()), 1e-9))
     reward = data.draw(REWARD)
-    chosen = minimise_over_gates(losses, drop_max, reward)
+    chosen = minimise_over_gates(losses, rho_max, reward)
     assert float(objective(losses, chosen.kept, reward)) <= float(objective(losses, weight, reward)) + 1e-12
 
 
@@ -68,28 +68,28 @@ def test_weights_between_zero_and_one_reach_no_lower_j_than_gates(losses, drop_m
 
 @settings(max_examples=100)
 @given(LOSSES, DROP_MAX)
-def test_a_reward_above_every_loss_keeps_all(losses, drop_max):
-    assert bool(minimise_over_gates(losses, drop_max, keep_reward=float(losses.max()) + 1e-6).kept.all())
+def test_a_reward_above_every_loss_keeps_all(losses, rho_max):
+    assert bool(minimise_over_gates(losses, rho_max, keep_reward=float(losses.max()) + 1e-6).kept.all())
 
 
 @settings(max_examples=100)
 @given(LOSSES, DROP_MAX)
-def test_without_reward_exactly_the_allowed_number_goes_and_it_is_the_highest_losses(losses, drop_max):
-    kept = minimise_over_gates(losses, drop_max, keep_reward=0.0).kept
-    assert int(kept.sum()) == keep_count(len(losses), drop_max)
+def test_without_reward_exactly_the_allowed_number_goes_and_it_is_the_highest_losses(losses, rho_max):
+    kept = minimise_over_gates(losses, rho_max, keep_reward=0.0).kept
+    assert int(kept.sum()) == keep_count(len(losses), rho_max)
     if not bool(kept.all()):
         assert float(losses[kept].max()) <= float(losses[~kept].min())
 
 
 @settings(max_examples=60)
 @given(LOSSES, DROP_MAX, REWARD)
-def test_with_the_printed_sign_the_second_term_never_keeps_anything(losses, drop_max, weight):
+def test_with_the_printed_sign_the_second_term_never_keeps_anything(losses, rho_max, weight):
     # Eq. 1 as printed, mean(gamma * loss) + lambda * mean(gamma), is the objective under a negative reward.
-    gates = all_gates(len(losses), drop_max)
+    gates = all_gates(len(losses), rho_max)
     best = min(gates, key=lambda gate: float(objective(losses, gate, keep_reward=-weight)))
-    assert int(best.sum()) == keep_count(len(losses), drop_max)
+    assert int(best.sum()) == keep_count(len(losses), rho_max)
     assert float(objective(losses, best)) == pytest.approx(
-        float(objective(losses, select(losses, drop_max).kept)), abs=1e-12
+        float(objective(losses, select(losses, rho_max).kept)), abs=1e-12
     )
 
 
@@ -176,7 +176,7 @@ def trace(seed: int, drop_fractions: list[float], reward: float) -> list[float]:
 @settings(max_examples=25)
 @given(st.integers(0, 10_000), st.sampled_from(["linear", "early"]), st.sampled_from([0.0, 0.5, 2.0]))
 def test_full_batch_alternation_never_raises_j_while_the_drop_fraction_does_not_fall(seed, shape, reward):
-    schedule = make_schedule(shape, drop_max=0.45, epochs=25, warmup=4)
+    schedule = make_schedule(shape, rho_max=0.45, epochs=25, warmup=4)
     values = trace(seed, [schedule(epoch) for epoch in range(25)], reward)
     assert all(after <= before + 1e-12 for before, after in itertools.pairwise(values))
     assert values[-1] < values[0]
@@ -191,7 +191,7 @@ def test_j_can_rise_where_the_drop_fraction_falls():
 @given(st.integers(0, 10_000))
 def test_the_mean_over_the_kept_samples_never_rises_either(seed):
     # What an epoch trains on is J divided by the kept share; it falls too, since the lowest losses stay.
-    schedule = make_schedule("linear", drop_max=0.45, epochs=25, warmup=4)
+    schedule = make_schedule("linear", rho_max=0.45, epochs=25, warmup=4)
     fractions = [schedule(epoch) for epoch in range(25)]
     values = trace(seed, fractions, reward=0.0)
     kept_share = [keep_count(60, fraction) / 60 for fraction in fractions for _ in range(2)]
@@ -212,7 +212,7 @@ def separated(draw) -> tuple[Tensor, Tensor]:
     return torch.tensor(losses, dtype=torch.float64), torch.tensor(noisy)
 
 
-def drop_max_at_least(noisy: Tensor, extra: float) -> float:
+def rho_max_at_least(noisy: Tensor, extra: float) -> float:
     """A rho_max between the noise rate and 1."""
     rate = float(noisy.double().mean())
     return rate + extra * (0.999 - rate)
@@ -224,7 +224,7 @@ def test_a_reward_between_the_losses_keeps_exactly_the_clean_set_for_any_rho_max
     losses, noisy = case
     lowest, highest = float(losses[~noisy].max()), float(losses[noisy].min())
     reward = lowest + (0.01 + 0.98 * where) * (highest - lowest)
-    kept = minimise_over_gates(losses, drop_max_at_least(noisy, extra), reward).kept
+    kept = minimise_over_gates(losses, rho_max_at_least(noisy, extra), reward).kept
     assert kept.tolist() == (~noisy).tolist()
 
 
@@ -232,19 +232,19 @@ def test_a_reward_between_the_losses_keeps_exactly_the_clean_set_for_any_rho_max
 @given(separated(), st.floats(0, 1))
 def test_without_reward_a_rho_max_above_the_rate_also_drops_clean_samples(case, extra):
     losses, noisy = case
-    drop_max, n = drop_max_at_least(noisy, extra), len(losses)
-    kept = minimise_over_gates(losses, drop_max, keep_reward=0.0).kept
+    rho_max, n = rho_max_at_least(noisy, extra), len(losses)
+    kept = minimise_over_gates(losses, rho_max, keep_reward=0.0).kept
     assert not bool((kept & noisy).any())
     lost = int((~noisy).sum()) - int(kept.sum())
-    assert lost == math.floor(drop_max * n + 1e-9) - int(noisy.sum())
+    assert lost == math.floor(rho_max * n + 1e-9) - int(noisy.sum())
 
 
 @settings(max_examples=100)
 @given(separated(), st.floats(0, 1))
 def test_a_rho_max_below_the_rate_keeps_every_clean_sample_and_some_noisy_ones(case, share):
     losses, noisy = case
-    drop_max = share * (int(noisy.sum()) - 1) / len(losses)
-    kept = minimise_over_gates(losses, drop_max, keep_reward=0.0).kept
+    rho_max = share * (int(noisy.sum()) - 1) / len(losses)
+    kept = minimise_over_gates(losses, rho_max, keep_reward=0.0).kept
     assert bool(kept[~noisy].all())
     assert bool(kept[noisy].any())
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from stepe.errors import RunError
 from stepe.tables.batches import distinct
+from stepe.tables.edit import Cell, Edit
 from stepe.tables.formats import FORMATS, read_rows
-from stepe.tables.rewriting import Cell, Edit
 
 MARKS = {"flagged": bool, "what": str, "how": float}
 

@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 
 import stepe
 from stepe import InputError
-from stepe.engine.rate import ProgressRate, TorchRate, constant, cosine
+from stepe.engine.learning_rate import ProgressRate, TorchRate, constant, cosine
 from stepe.loop.randomness import Stream
 from stepe.samples.samples import DatasetSamples, TensorSamples
 from stepe.training.building import (

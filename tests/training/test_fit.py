@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import stepe
 from stepe import InputError, RunError
-from stepe.engine.rate import constant, cosine
+from stepe.engine.learning_rate import constant, cosine
 from stepe.loop.ledger import Ledger
 from stepe.loop.plan import Plan
 from stepe.loop.randomness import Stream

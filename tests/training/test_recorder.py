@@ -19,8 +19,8 @@ from torch import nn
 import stepe
 from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
+from stepe.beliefs.issues import COLUMNS
 from stepe.beliefs.names import Names
-from stepe.beliefs.verdicts import COLUMNS
 from stepe.files import TEMPORARY
 from stepe.methods import Plain
 from stepe.run.folder import latest_run
@@ -487,7 +487,7 @@ def test_the_runs_it_was_compared_with_are_the_finished_ones(train, tmp_path):
 @pytest.mark.parametrize(
     "name",
     ["config.json", "trace.bin", "history.jsonl", "model.safetensors", "checkpoint", "checkpoint/epoch-00002"]
-    + [f"checkpoint/epoch-00002/{file}" for file in (*checkpoint.FILES, checkpoint.MANIFEST)],
+    + [f"checkpoint/epoch-00002/{file}" for file in sorted((*checkpoint.FILES, checkpoint.MANIFEST))],
 )
 def test_no_link_is_followed_out_of_a_run_that_is_resumed(train, tmp_path, name):
     train(tmp_path / "run", stop=2)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepe.beliefs.believe import Verdict, believe
+from stepe.beliefs.believe import Believed, believe
 from stepe.judges.base import Floats, Judge, View, one_hot
-from stepe.loop.lowest import keep_lowest
+from stepe.loop.numpy_selection import keep_lowest
 
 Labels = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -46,7 +46,7 @@ class Round:
 class Audit:
     """What the rounds came to."""
 
-    verdict: Verdict
+    verdict: Believed
     rounds: Sequence[Round]
 
     @property

@@ -23,7 +23,7 @@ TINY = 1e-9
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Believed:
     """What is believed of some labels."""
 
     p_right: Floats
@@ -49,7 +49,7 @@ def believe(
     *,
     evidence: float = 1.0,
     trusted: npt.NDArray[np.bool_] | None = None,
-) -> Verdict:
+) -> Believed:
     """Believe what follows from guesses about labels.
 
     Args:
@@ -77,7 +77,7 @@ def believe(
         p_right[trusted] = 1
     posterior[rows, labels] = -1
     suggestion = posterior.argmax(1)
-    return Verdict(p_right, suggestion, posterior[rows, suggestion], last.matrix, structure)
+    return Believed(p_right, suggestion, posterior[rows, suggestion], last.matrix, structure)
 
 
 def _posterior(guess: Floats, of_label: Floats, evidence: float) -> Floats:

@@ -61,12 +61,12 @@ class Rate:
         return CAP_OF_ESTIMATE if self.is_founded else CAP
 
     @property
-    def drop_max(self) -> float:
+    def rho_max(self) -> float:
         """A margin above it as above a known rate, and a quarter of the way up its range, for it may be too low.
 
         Less above a small one: of clean labels hardly any go.
 
-        >>> Rate(0.4, 0.35, 0.45).drop_max, Rate(0.0, 0.0, 0.01).drop_max
+        >>> Rate(0.4, 0.35, 0.45).rho_max, Rate(0.0, 0.0, 0.01).rho_max
         (0.4625, 0.0)
         """
         little = self.rate / 4

@@ -1,4 +1,4 @@
-"""People's own data: raw samples are collected, labels checked, some held out, and the rest is encoded."""
+"""People's own data, collected as raw samples with their labels, names and groups."""
 
 import re
 from collections import Counter
@@ -20,8 +20,8 @@ from stepe.options.data import HF_PREFIX, resolved
 from stepe.options.layout import DataKind, Layout
 from stepe.tables import delimited, spreadsheet
 from stepe.tables.cells import as_text, escape
+from stepe.tables.edit import Cell
 from stepe.tables.formats import format_of
-from stepe.tables.rewriting import Cell
 
 if TYPE_CHECKING:
     import pandas as pd

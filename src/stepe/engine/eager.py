@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from stepe.engine.rate import Rate
+from stepe.engine.learning_rate import Rate
 from stepe.engine.steps import Awaitable, Steps, exhaust
 from stepe.errors import InputError
 from stepe.loop.ledger import Observation
 from stepe.loop.plan import Plan, Share
 from stepe.loop.probe import check_losses, evaluating, probe
+from stepe.loop.processes import Ranks
 from stepe.loop.randomness import Stream, seed_globals, seeded
-from stepe.loop.ranks import Ranks
 from stepe.loop.task import Batch, Task, View
 from stepe.methods.base import Method
 from stepe.models.averaging import Average

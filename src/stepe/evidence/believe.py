@@ -9,9 +9,9 @@ from torch import Tensor
 
 from stepe.beliefs.belief import Belief
 from stepe.beliefs.confident import prunable
+from stepe.beliefs.issues import Past, issue_table
 from stepe.beliefs.names import Names
 from stepe.beliefs.rate import CAP, UNKNOWN, Rate
-from stepe.beliefs.verdicts import Past, issue_table
 from stepe.evidence.noise_rate import deniable_share
 from stepe.evidence.posterior import Posterior, beyond_doubt, label_given_class
 from stepe.loop.ledger import Ledger, Observation
@@ -164,7 +164,7 @@ def _suggested(prediction: Tensor | None, confidence: Tensor | None, n: int) -> 
 def training_table(
     belief: Belief, ledger: Ledger, task: Task, warmup: int, class_names: list[str], names: Names
 ) -> dict[str, Any]:
-    """Write one row per training sample, as :func:`stepe.beliefs.verdicts.issue_table` does."""
+    """Write one row per training sample, as :func:`stepe.beliefs.issues.issue_table` does."""
     share = (ledger["drop_count"].double() / max(1, task.epochs - warmup)).clamp(max=1)
     output = ledger.columns.get("output")
     past = Past(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stepe.beliefs.rate import CAP, MARGIN, UNKNOWN, Rate
 from stepe.errors import InputError
-from stepe.loop.schedule import check_drop_max
+from stepe.loop.schedule import check_drop_fraction
 
 CHANCE, OWN_ERROR = 0.1, 0.8
 """independent models differ on some samples by chance; of what they differ on beyond that, about so much is their own
@@ -31,10 +31,10 @@ KNOWING = 0.5, 0.7
 the second they can"""
 
 
-def drop_max_from_rate(rate: float) -> float:
+def rho_max_from_rate(rate: float) -> float:
     """The paper's rule: ``min(0.5, rate + 0.05)``.
 
-    >>> drop_max_from_rate(0.4)
+    >>> rho_max_from_rate(0.4)
     0.45
     """
     return min(CAP, check_rate(rate) + MARGIN)
@@ -47,16 +47,16 @@ def check_rate(rate: float) -> float:
     return float(rate)
 
 
-def resolve_drop_max(
+def resolve_rho_max(
     rho_max: float | Literal["auto"] | None,
     noise_rate: float | None,
-    rule: Callable[[float], float] = drop_max_from_rate,
+    rule: Callable[[float], float] = rho_max_from_rate,
 ) -> float | None:
     """rho_max as the user gave it, or by a rule from a known noise rate; ``None`` if it is to be found out."""
     if rho_max == "auto" or (rho_max is None and noise_rate is None):
         return None
     if rho_max is not None:
-        check_drop_max(rho_max)
+        check_drop_fraction(rho_max)
         return float(rho_max)
     assert noise_rate is not None
     return rule(noise_rate)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepe.app.run import Run
-from stepe.beliefs.verdicts import COLUMNS
+from stepe.beliefs.issues import COLUMNS
 from stepe.errors import InputError, RunError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader, Sampler, WeightedRandomSampler
 
 from stepe.errors import InputError, RunError
 from stepe.loop.plan import Plan, Share, batch_sizes
+from stepe.loop.processes import Ranks
 from stepe.loop.randomness import Stream
-from stepe.loop.ranks import Ranks
 from stepe.samples.given_labels import as_tensor
 from stepe.samples.samples import Draw, DrawnDataset, draws
 

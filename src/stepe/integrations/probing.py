@@ -16,8 +16,8 @@ from stepe.judges.base import Floats, one_hot
 from stepe.loop.ledger import Observation
 from stepe.loop.plan import Plan
 from stepe.loop.probe import judged, probe
+from stepe.loop.processes import Ranks, unwrapped
 from stepe.loop.randomness import Stream
-from stepe.loop.ranks import Ranks, unwrapped
 from stepe.methods import Method, Task
 from stepe.samples.samples import DatasetSamples
 from stepe.training.building import check_batch_size

@@ -28,7 +28,7 @@ from stepe.integrations.training_losses import TrainingLosses
 from stepe.loop.ledger import Ledger
 from stepe.loop.plan import Plan, Share, batch_sizes
 from stepe.loop.probe import check_losses
-from stepe.loop.ranks import Ranks
+from stepe.loop.processes import Ranks
 from stepe.loop.schedule import check_epochs
 from stepe.methods import OPTIONS_OF_OTHERS, Batch, Criterion, Forward, Method, StepwiseElimination, Task, method_with
 from stepe.methods.doors import DEFAULT_METHOD, tell_method

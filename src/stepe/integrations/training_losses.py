@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stepe.loop.ledger import Ledger, Observation
-from stepe.loop.ranks import Ranks
+from stepe.loop.processes import Ranks
 
 
 class TrainingLosses:

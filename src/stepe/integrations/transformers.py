@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from stepe.engine.rate import TorchRate
+from stepe.engine.learning_rate import TorchRate
 from stepe.errors import InputError
 from stepe.integrations import missing
 from stepe.integrations.probing import BatchForward, Probing

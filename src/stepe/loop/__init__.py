@@ -2,5 +2,5 @@
 randomness, processes, metrics).
 
 Each part is a small pure function or value. Rooms that know no torch may use those that know none either: ``schedule``,
-``draws``, ``kinds``, ``lowest`` and ``metrics``. May import ``errors`` and ``files``.
+``draws``, ``kinds``, ``numpy_selection`` and ``metrics``. May import ``errors`` and ``files``.
 """

@@ -13,7 +13,7 @@ allowed number, those with the highest losses.
 import torch
 from torch import Tensor
 
-from stepe.loop.schedule import check_drop_max
+from stepe.loop.schedule import check_drop_fraction
 from stepe.loop.selection import Selection, keep_count, select
 
 
@@ -24,15 +24,15 @@ def objective(losses: Tensor, kept: Tensor, keep_reward: float = 0.0) -> Tensor:
     return torch.where(gamma > 0, gamma * losses, 0).mean() - keep_reward * gamma.mean()
 
 
-def minimise_over_gates(losses: Tensor, drop_max: float, keep_reward: float = 0.0) -> Selection:
+def minimise_over_gates(losses: Tensor, rho_max: float, keep_reward: float = 0.0) -> Selection:
     """The gates that minimise J for fixed losses.
 
     Each sample contributes ``loss - keep_reward`` if kept, so the optimum keeps every sample whose loss is below the
     reward, and beyond those only as many as the constraint demands, lowest first.
     """
-    check_drop_max(drop_max)
+    check_drop_fraction(rho_max)
     n = len(losses)
     worth_keeping = int(torch.count_nonzero(torch.isfinite(losses) & (losses < keep_reward)))
-    dropped = n - max(keep_count(n, drop_max), worth_keeping)
+    dropped = n - max(keep_count(n, rho_max), worth_keeping)
     # Half a sample more, which the selection floors away: (dropped / n) * n may round below dropped.
     return select(losses, (dropped + 0.5) / n if dropped else 0.0)

@@ -1,7 +1,7 @@
 """The elimination schedule: epoch -> drop fraction (section 3.4 of the paper, Eq. 2). Pure numbers.
 
-Every schedule is 0 in the warm-up, never decreases, and never exceeds ``drop_max`` (the paper's rho_max).
-Epochs count from 0, so the last epoch of Eq. 2 drops ``drop_max * (T - 1 - W) / (T - W)``.
+Every schedule is 0 in the warm-up, never decreases, and never exceeds ``rho_max``.
+Epochs count from 0, so the last epoch of Eq. 2 drops ``rho_max * (T - 1 - W) / (T - W)``.
 """
 
 import itertools
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from stepe.errors import InputError
 
-# Below this many epochs Eq. 2 spends most of them far under drop_max; the default ramp then ends early.
+# Below this many epochs Eq. 2 spends most of them far under rho_max; the default ramp then ends early.
 SHORT_RUN = 15
 
 Shape = Callable[[float], float]
@@ -26,16 +26,16 @@ NAMES = ("auto", "linear", "early", "proportional")
 
 @dataclass(frozen=True)
 class Schedule:
-    """Warm-up at 0, then a ramp to ``drop_max``.
+    """Warm-up at 0, then a ramp to ``rho_max``.
 
-    ``ramp_end`` is the epoch that first reaches ``drop_max``; ``None`` is the paper's T, one past the last epoch.
+    ``ramp_end`` is the epoch that first reaches ``rho_max``; ``None`` is the paper's T, one past the last epoch.
 
-    >>> schedule = Schedule(drop_max=0.4, epochs=6, warmup=2)
+    >>> schedule = Schedule(rho_max=0.4, epochs=6, warmup=2)
     >>> [round(schedule(epoch), 2) for epoch in range(6)]
     [0.0, 0.0, 0.0, 0.1, 0.2, 0.3]
     """
 
-    drop_max: float
+    rho_max: float
     epochs: int
     warmup: int
     shape: Shape = linear
@@ -43,7 +43,7 @@ class Schedule:
 
     def __call__(self, epoch: int) -> float:
         """The drop fraction rho_t of an epoch."""
-        return self.drop_max * self.progress(epoch)
+        return self.rho_max * self.progress(epoch)
 
     def progress(self, epoch: int) -> float:
         """Say how far up the ramp an epoch is, from 0 to 1."""
@@ -57,7 +57,7 @@ class Schedule:
 
 
 def make_schedule(
-    shape: "str | Shape | Schedule", *, drop_max: float, epochs: int, warmup: int, ramp_end: int | None = None
+    shape: "str | Shape | Schedule", *, rho_max: float, epochs: int, warmup: int, ramp_end: int | None = None
 ) -> Schedule:
     """Build a schedule from a name, a function of the ramp's progress, or a ready one.
 
@@ -66,10 +66,10 @@ def make_schedule(
     shorter than about 15 epochs.
     """
     check_epochs(epochs, warmup)
-    check_drop_max(drop_max)
+    check_drop_fraction(rho_max)
     if isinstance(shape, Schedule):
-        if shape.drop_max > drop_max:
-            raise InputError(f"the schedule goes up to {shape.drop_max:.4g}, above rho_max, {drop_max:.4g}; lower it")
+        if shape.rho_max > rho_max:
+            raise InputError(f"the schedule goes up to {shape.rho_max:.4g}, above rho_max, {rho_max:.4g}; lower it")
         _check_fractions(shape, epochs)
         return shape
     if shape == "auto":
@@ -91,7 +91,7 @@ def make_schedule(
         raise InputError(
             f"the ramp ends at epoch {ramp_end}; it must end between the warm-up ({warmup}) and the last ({epochs})"
         )
-    schedule = Schedule(drop_max, epochs, warmup, shape, ramp_end)
+    schedule = Schedule(rho_max, epochs, warmup, shape, ramp_end)
     _check_fractions(schedule, epochs)
     return schedule
 
@@ -126,7 +126,7 @@ def check_epochs(epochs: int, warmup: int) -> None:
         )
 
 
-def check_drop_max(drop_max: float) -> None:
+def check_drop_fraction(rho_max: float) -> None:
     """Refuse fractions outside [0, 1)."""
-    if isinstance(drop_max, bool) or not isinstance(drop_max, int | float) or not 0 <= drop_max < 1:
-        raise InputError(f"rho_max is {drop_max!r}; it must be a number in [0, 1), for example 0.2")
+    if isinstance(rho_max, bool) or not isinstance(rho_max, int | float) or not 0 <= rho_max < 1:
+        raise InputError(f"rho_max is {rho_max!r}; it must be a number in [0, 1), for example 0.2")

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from stepe.errors import InputError
-from stepe.loop.schedule import check_drop_max
+from stepe.loop.schedule import check_drop_fraction
 
 SAMPLE = 10_000
 """scores whose order tells roughly where the cut lies"""
@@ -112,7 +112,7 @@ def soften(scores: Tensor, selection: Selection, temperature: float) -> Tensor:
 
 
 def _check(scores: Tensor, drop_fraction: float, groups: Tensor | None, min_keep: float) -> None:
-    check_drop_max(drop_fraction)
+    check_drop_fraction(drop_fraction)
     if scores.ndim != 1 or len(scores) == 0:
         raise InputError(f"scores have shape {tuple(scores.shape)}; they must be one number per sample, at least one")
     if not 0 <= min_keep <= 1:

@@ -19,7 +19,7 @@ from stepe.loop.ledger import Ledger, Observation, read_rows
 from stepe.loop.plan import Plan
 from stepe.loop.probe import check_losses
 from stepe.loop.randomness import Stream
-from stepe.loop.schedule import check_drop_max, default_warmup
+from stepe.loop.schedule import check_drop_fraction, default_warmup
 from stepe.loop.task import Batch, Forward, Task
 from stepe.methods.plain import Plain
 from stepe.models.pair import Pair, redrawn
@@ -63,7 +63,7 @@ class CoTeaching(Plain):
         if known == "auto":
             self.needs_probabilities, self._tau = True, 0.0
         else:
-            check_drop_max(known)
+            check_drop_fraction(known)
             self.needs_probabilities, self._tau = False, known
         if self.needs_probabilities and task.kind != "classes":
             raise InputError(

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from stepe.beliefs.rate import CAP_OF_ESTIMATE, Rate
 from stepe.errors import InputError
-from stepe.evidence.noise_rate import check_rate, drop_max_from_rate, resolve_drop_max
+from stepe.evidence.noise_rate import check_rate, resolve_rho_max, rho_max_from_rate
 from stepe.loop.ledger import TRUST_MEMORY
 from stepe.loop.schedule import check_epochs, default_warmup
 from stepe.loop.task import Task
@@ -66,7 +66,7 @@ def resolve(options: Any, task: Task) -> Settings:
 
     probe_every = getattr(options, "probe_every", 1)
     warmup = resolve_warmup(options.warmup, task.epochs)
-    rho_max = resolve_drop_max(options.rho_max, task.noise_rate, lambda rate: rho_max_for(rate, margin=not corrects))
+    rho_max = resolve_rho_max(options.rho_max, task.noise_rate, lambda rate: rho_max_for(rate, margin=not corrects))
     score: Score = options.score
     if options.score == "auto":
         by_posterior = rho_max is None or not itself
@@ -118,7 +118,7 @@ def _check_not_about_classes(options: Any, task: Task) -> None:
 def rho_max_for(rate: float | Rate, *, margin: bool) -> float:
     """The most to drop, with so many labels wrong: a margin more, as in the paper, or just as many."""
     if margin:
-        return rate.drop_max if isinstance(rate, Rate) else drop_max_from_rate(rate)
+        return rate.rho_max if isinstance(rate, Rate) else rho_max_from_rate(rate)
     return min(rate.cap, rate.rate) if isinstance(rate, Rate) else min(CAP_OF_ESTIMATE, check_rate(rate))
 
 

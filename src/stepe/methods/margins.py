@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from stepe.beliefs.rate import CAP
-from stepe.evidence.noise_rate import resolve_drop_max
+from stepe.evidence.noise_rate import resolve_rho_max
 from stepe.loop.ledger import Ledger, Observation, read_rows, write_rows
 from stepe.loop.plan import Plan
 from stepe.loop.probe import margins
@@ -53,12 +53,12 @@ class Margins(Plain):
 
     def resolved(self, task: Task) -> dict[str, Any]:
         """Name every option, with the share that follows from the noise rate."""
-        return super().resolved(task) | {"rho_max": resolve_drop_max(self.rho_max, task.noise_rate)}
+        return super().resolved(task) | {"rho_max": resolve_rho_max(self.rho_max, task.noise_rate)}
 
     def start(self, task: Task, ledger: Ledger) -> None:
         """Declare the sum of the margins and their number, where the loss is computed."""
         super().start(task, ledger)
-        self._drop_max = resolve_drop_max(self.rho_max, task.noise_rate)
+        self._rho_max = resolve_rho_max(self.rho_max, task.noise_rate)
         self.warmup_epochs = max(1, round(self.until * task.epochs))
         self._margins = ledger.add_column("margins", torch.float32, 0.0, width=2, device=task.device)
         # A number on the device: a graph holds the loss of both halves.
@@ -74,7 +74,7 @@ class Margins(Plain):
             return super().plan(epoch, ledger)
         scores = self._scores(ledger)
         # Where most margins are negative, hardly anything was learned: they are no reason to leave everything out.
-        share = min(CAP, float((scores > 0).double().mean())) if self._drop_max is None else self._drop_max
+        share = min(CAP, float((scores > 0).double().mean())) if self._rho_max is None else self._rho_max
         return self.keep_lowest(epoch, scores, share)
 
     def prepare(self, epoch: int) -> None:

@@ -69,7 +69,7 @@ class StepwiseElimination(Eliminating):
         epochs = self.task.epochs
         return Parts(
             lambda rho_max, warmup: make_schedule(
-                self.schedule, drop_max=rho_max, epochs=epochs, warmup=warmup, ramp_end=settings.ramp_end
+                self.schedule, rho_max=rho_max, epochs=epochs, warmup=warmup, ramp_end=settings.ramp_end
             ),
             sticky=self.sticky,
         )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stepe.errors import InputError
-from stepe.evidence.noise_rate import resolve_drop_max
+from stepe.evidence.noise_rate import resolve_rho_max
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.selection import select
 from stepe.loop.task import Batch, Forward, Task
@@ -38,20 +38,20 @@ class Truncation(Method):
 
     def resolved(self, task: Task) -> dict[str, Any]:
         """Name every option, with the share that follows from the noise rate."""
-        return super().resolved(task) | {"rho_max": resolve_drop_max(self.rho_max, task.noise_rate)}
+        return super().resolved(task) | {"rho_max": resolve_rho_max(self.rho_max, task.noise_rate)}
 
     def start(self, task: Task, ledger: Ledger) -> None:
         """Resolve rho_max; the threshold is open until its probe."""
         super().start(task, ledger)
         if self.threshold == "first-epoch" and task.epochs == 1:
             raise InputError("threshold='first-epoch' needs 2 epochs or more and this run has 1; use 'untrained'")
-        drop_max = resolve_drop_max(self.rho_max, task.noise_rate)
-        if drop_max is None:
+        rho_max = resolve_rho_max(self.rho_max, task.noise_rate)
+        if rho_max is None:
             raise InputError(
                 "rho_max is missing, and truncation cannot find it out: give the share of the labels that may be wrong "
                 "(rho_max=0.2, or --rho-max 0.2), or noise_rate, from which it follows"
             )
-        self._drop_max = drop_max
+        self._rho_max = rho_max
         self._tau = torch.tensor(float("inf"), device=task.device)
 
     def wants_probe(self, epoch: int) -> bool:
@@ -62,7 +62,7 @@ class Truncation(Method):
         """Take in a probe; the threshold is set from the one that was asked for."""
         super().observe(epoch, seen, ledger)
         if self.wants_probe(epoch):
-            self._tau.fill_(select(ledger["loss"], self._drop_max).cut)
+            self._tau.fill_(select(ledger["loss"], self._rho_max).cut)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Mean of min(loss, tau): the gradient of a clipped sample is zero."""
@@ -71,9 +71,9 @@ class Truncation(Method):
 
     def state_dict(self) -> dict[str, Any]:
         """rho_max and the threshold."""
-        return {"drop_max": self._drop_max, "tau": self._tau}
+        return {"rho_max": self._rho_max, "tau": self._tau}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore rho_max and the threshold."""
-        self._drop_max = state["drop_max"]
+        self._rho_max = state["rho_max"]
         self._tau.copy_(state["tau"])

@@ -11,8 +11,8 @@ from stepe.review.edits import MODES, Edits, Mode
 from stepe.run.folder import RunFolder
 from stepe.run.paths import Trust, check_paths
 from stepe.tables import delimited
+from stepe.tables.edit import Cell
 from stepe.tables.formats import Format, format_of, rewritten_suffix
-from stepe.tables.rewriting import Cell
 
 Say = Callable[[str], None]
 

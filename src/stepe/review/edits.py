@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from stepe.errors import RunError
 from stepe.run.folder import RunFolder
 from stepe.tables.cells import same_label
-from stepe.tables.rewriting import Edit
+from stepe.tables.edit import Edit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +60,7 @@ class _Row(NamedTuple):
 
 
 class Edits:
-    """What happens to the rows of the input (``tables.rewriting.Edits``); refuses one that is not the run's.
+    """What happens to the rows of the input (``tables.edit.Edits``); refuses one that is not the run's.
 
     Args:
         run: a finished run.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from stepe.errors import InputError
 from stepe.tables.batches import distinct, of_text
-from stepe.tables.rewriting import Cell, Edits, free_names
+from stepe.tables.edit import Cell, Edits, free_names
 from stepe.tables.text import copy, opened, split_end
 
 if TYPE_CHECKING:

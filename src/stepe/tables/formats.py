@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stepe.errors import InputError
 from stepe.tables import delimited, jsonl, npz, parquet, spreadsheet
 from stepe.tables.batches import to_rows
-from stepe.tables.rewriting import Edits
+from stepe.tables.edit import Edits
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from stepe.errors import InputError
 from stepe.tables.batches import of_values
-from stepe.tables.rewriting import Edits, free_names
+from stepe.tables.edit import Edits, free_names
 from stepe.tables.text import copy, opened, split_end
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from stepe.errors import InputError
 from stepe.tables.batches import ROWS
-from stepe.tables.rewriting import Edits, added_columns, edit_values
+from stepe.tables.edit import Edits, added_columns, edit_values
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepe.errors import InputError
 from stepe.tables.batches import ROWS, distinct
-from stepe.tables.rewriting import Edits, added_columns, edit_values
+from stepe.tables.edit import Edits, added_columns, edit_values
 
 if TYPE_CHECKING:
     import pyarrow as pa

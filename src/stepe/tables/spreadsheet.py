@@ -16,7 +16,7 @@ from stepe.errors import InputError
 from stepe.tables import delimited
 from stepe.tables.batches import distinct, of_text
 from stepe.tables.cells import as_text
-from stepe.tables.rewriting import Edits
+from stepe.tables.edit import Edits
 from stepe.tables.text import BOM
 
 if TYPE_CHECKING:

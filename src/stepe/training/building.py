@@ -21,7 +21,7 @@ from stepe.beliefs.belief import Belief
 from stepe.beliefs.names import Names
 from stepe.engine.compiled import CompiledEngine
 from stepe.engine.eager import AMP_TYPES, EagerEngine
-from stepe.engine.rate import ProgressRate, Rate, RateShape, TorchRate
+from stepe.engine.learning_rate import ProgressRate, Rate, RateShape, TorchRate
 from stepe.engine.resident import ResidentEngine
 from stepe.errors import InputError
 from stepe.evidence.believe import training_table

@@ -12,15 +12,15 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from stepe.engine.eager import EagerEngine, ModelForward
-from stepe.engine.rate import RateShape, cosine
+from stepe.engine.learning_rate import RateShape, cosine
 from stepe.engine.resident import ResidentEngine
 from stepe.engine.steps import Steps, exhaust
 from stepe.errors import InputError, RunError
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.metrics import Truth, accuracy, auroc, detection
 from stepe.loop.plan import batch_sizes
+from stepe.loop.processes import Ranks
 from stepe.loop.randomness import preserved
-from stepe.loop.ranks import Ranks
 from stepe.loop.schedule import check_epochs
 from stepe.methods import OPTIONS_OF_OTHERS, Criterion, Method, StepwiseElimination, Task, method_with
 from stepe.methods.doors import DEFAULT_METHOD, tell_method

@@ -13,8 +13,8 @@ import torch
 
 from stepe.engine.steps import Awaitable, Steps
 from stepe.errors import InputError
+from stepe.loop.processes import Ranks
 from stepe.loop.randomness import preserved
-from stepe.loop.ranks import Ranks
 from stepe.training.building import Result, determinism
 from stepe.training.fit import Job
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stepe.beliefs.issues import COLUMNS
 from stepe.beliefs.names import Names
-from stepe.beliefs.verdicts import COLUMNS
 from stepe.engine.steps import Steps
 from stepe.errors import InputError, RunError
 from stepe.evidence.believe import held_out_table, training_table

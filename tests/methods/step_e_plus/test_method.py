@@ -103,11 +103,11 @@ def test_as_many_are_dropped_as_are_wrong():
 
 
 @pytest.mark.parametrize(
-    ("found", "drop_max"),
+    ("found", "rho_max"),
     [(Rate(0.3, 0.2, 0.4), 0.3), (Rate(0.6, 0.1, 0.9), 0.5), (Rate(0.9, 0.8, 1), 0.8)],
 )
-def test_more_than_half_is_dropped_only_where_that_much_is_surely_wrong(found, drop_max):
-    assert rho_max_for(found, margin=False) == pytest.approx(drop_max)
+def test_more_than_half_is_dropped_only_where_that_much_is_surely_wrong(found, rho_max):
+    assert rho_max_for(found, margin=False) == pytest.approx(rho_max)
 
 
 def test_the_prior_moves_the_scores():

@@ -56,10 +56,10 @@ class Dropping:
 
     def state_dict(self) -> dict[str, Any]:
         """What was found out, and what it will be found out from."""
-        return {"drop_max": self.rho_max, "warmup": self.warmup, "automatic": self.automatic.state_dict()}
+        return {"rho_max": self.rho_max, "warmup": self.warmup, "automatic": self.automatic.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up a saved state."""
         self.warmup = state["warmup"]
         self.automatic.load_state_dict(state["automatic"])
-        self._take(state["drop_max"])
+        self._take(state["rho_max"])

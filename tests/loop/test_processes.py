@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from stepe import InputError
 from stepe.loop.ledger import Observation
-from stepe.loop.ranks import Ranks, unwrapped
+from stepe.loop.processes import Ranks, unwrapped
 
 WORLDS = [1, 2, 3, 4]
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepe.loop.lowest import keep_lowest
+from stepe.loop.numpy_selection import keep_lowest
 from stepe.loop.selection import protect, select
 
 SCORES = st.lists(

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from stepe.loop.schedule import check_drop_max
+from stepe.loop.schedule import check_drop_fraction
 
 Scores = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -30,7 +30,7 @@ def keep_lowest(
     >>> keep_lowest(np.array([0.1, 2.0, 0.3, np.nan]), 0.5).tolist()
     [True, False, True, False]
     """
-    check_drop_max(drop_fraction)
+    check_drop_fraction(drop_fraction)
     n, finite = len(scores), np.isfinite(scores)
     if trusted is not None:
         lowest = scores.min(initial=np.inf, where=finite)

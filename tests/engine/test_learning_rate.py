@@ -6,7 +6,7 @@ import torch
 from torch.optim import SGD
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, OneCycleLR, SequentialLR, StepLR
 
-from stepe.engine.rate import ProgressRate, TorchRate, constant, cosine
+from stepe.engine.learning_rate import ProgressRate, TorchRate, constant, cosine
 
 
 def make_optimizer(*rates: float) -> SGD:
