@@ -89,8 +89,9 @@ class Plan:
     def batches(self, batch_size: int, *, rank: int = 0, world: int = 1) -> list[Share]:
         """Deal out this rank's share of every global batch of ``batch_size`` samples.
 
-        Every sample that trains appears once over all ranks, or as often as the order has it. Ranks always get equally many shares; with fewer
-        samples than ranks, a rank left without one gets a weight-0 filler so that nobody waits for it.
+        Every sample that trains appears once over all ranks, or as often as the order has it. Ranks always get equally
+        many shares; with fewer samples than ranks, a rank left without one gets a weight-0 filler so that nobody waits
+        for it.
         """
         order = self.order()
         sizes = batch_sizes(len(order), batch_size, world)
