@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from stepe.cli.cleaned import mode_of, tell
+from stepe.cli.cleaned import mode_of
+from stepe.cli.messages import print_note
 from stepe.cli.runs import RunArgument, TrustOption, open_run, trust_or_ask
 
 
@@ -40,4 +41,4 @@ def apply(
     console = Console(stderr=True, emoji=False)
     console.print(f"{count.total()} decisions: {told or 'none'}", highlight=False, soft_wrap=True)
     trust = trust_or_ask(trust_paths)
-    typer.echo(str(write_cleaned(open_run(run), mode, out=out, trust_paths=trust, say=tell)))
+    typer.echo(str(write_cleaned(open_run(run), mode, out=out, trust_paths=trust, say=print_note)))

@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 
 from stepe.app.clean import clean as start
-from stepe.cli.cleaned import mode_of, tell
+from stepe.cli.cleaned import mode_of
 from stepe.cli.declared import with_options
-from stepe.cli.messages import escape, print_line
+from stepe.cli.messages import escape, print_line, print_note
 from stepe.cli.runs import TrustOption, run_path, trust_or_ask
 from stepe.errors import InputError
 
@@ -93,12 +93,12 @@ def clean(
 
 
 def _write_cleaned(run: "Run", mode: "Mode") -> Path | None:
-    """The data again with the suspects marked, removed or corrected; of an experiment, only if it was asked for."""
+    """Write the data again, its suspects marked, removed or corrected; of an experiment, only if that was asked for."""
     from stepe.review.cleaned import write_cleaned
 
     if run.request.is_experiment and mode == "mark":
         return None
-    return write_cleaned(run, mode, trust_paths=True, say=tell)
+    return write_cleaned(run, mode, trust_paths=True, say=print_note)
 
 
 def _with_progress(console: Console, work: "Callable[[Any], Run]") -> "Run":

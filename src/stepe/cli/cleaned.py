@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stepe.cli.messages import print_note
 from stepe.cli.runs import RunArgument, TrustOption, open_run, trust_or_ask
 from stepe.errors import InputError
 
@@ -26,16 +27,11 @@ def cleaned(
     from stepe.review.cleaned import write_cleaned
 
     mode, trust = mode_of(drop=drop, relabel=relabel), trust_or_ask(trust_paths)
-    typer.echo(str(write_cleaned(open_run(run), mode, out=out, trust_paths=trust, say=tell)))
-
-
-def tell(message: str) -> None:
-    """Say something beside the result, which others may read."""
-    typer.echo(message, err=True)
+    typer.echo(str(write_cleaned(open_run(run), mode, out=out, trust_paths=trust, say=print_note)))
 
 
 def mode_of(*, drop: bool, relabel: bool) -> "Mode":
-    """What is done with suspicious rows."""
+    """Say what is done with suspicious rows."""
     if drop and relabel:
         raise InputError("--drop and --relabel are two ways to treat the same rows; choose one")
     return "drop" if drop else "relabel" if relabel else "mark"

@@ -8,9 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from stepe.app.clean import clean
-from stepe.cli.cleaned import tell
 from stepe.cli.declared import with_options
-from stepe.cli.messages import escape
+from stepe.cli.messages import escape, print_note
 
 
 @with_options(clean, without={"out", "compare", "decisions", "track"})
@@ -26,7 +25,7 @@ def methods(
     from stepe.methods import EVERY_METHOD
 
     if "data" in typed:
-        resolved = methods_for(typed.pop("data"), tell, **typed)
+        resolved = methods_for(typed.pop("data"), print_note, **typed)
         found = {name: described(name) | _told(options) for name, options in resolved.items()}
     else:
         asked = typed.get("method", "all")

@@ -32,7 +32,7 @@ def review(
     suspects = Suspects(open_run(run))
     console = Console(stderr=True, emoji=False)
 
-    def tell(address: str) -> None:
+    def announce(address: str) -> None:
         console.print(
             f"{len(suspects)} labels to look at; stop with Ctrl-C, decisions are saved as they are made",
             highlight=False,
@@ -40,4 +40,4 @@ def review(
         )
         typer.echo(address)
 
-    serve(suspects, port=port, tell=tell, show=not no_open, trust_paths=trust_paths)
+    serve(suspects, port=port, announce=announce, show=not no_open, trust_paths=trust_paths)

@@ -1,4 +1,4 @@
-"""Serving a review on this machine, for whoever has the address."""
+"""Serves a review on this machine, to a browser that has the address."""
 
 import os
 import secrets
@@ -20,9 +20,9 @@ USUAL_PORT = 8765
 
 
 def serve(
-    suspects: Suspects, *, port: int | None, tell: Callable[[str], None], show: bool, trust_paths: bool = False
+    suspects: Suspects, *, port: int | None, announce: Callable[[str], None], show: bool, trust_paths: bool = False
 ) -> None:
-    """Serve until interrupted; ``tell`` is told the address, and ``show`` opens it in a browser.
+    """Serve until interrupted; ``announce`` is given the address, and ``show`` opens it in a browser.
 
     With ``trust_paths``, the input is read wherever the run folder says that it lies, though somebody else made it.
     """
@@ -34,7 +34,7 @@ def serve(
     config = uvicorn.Config(
         app, log_level="error", access_log=False, server_header=False, date_header=False, lifespan="off", ws="none"
     )
-    tell(address)
+    announce(address)
     if show and _has_display():
         # The system holds requests back until the server is there.
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
@@ -43,7 +43,7 @@ def serve(
 
 
 def _listen(port: int | None) -> socket.socket:
-    """The port that was asked for; else the usual one, or any that is free."""
+    """Take the port that was asked for; else the usual one, or any that is free."""
     if port is not None:
         try:
             return socket.create_server((HOST, port))
@@ -57,5 +57,5 @@ def _listen(port: int | None) -> socket.socket:
 
 
 def _has_display() -> bool:
-    """Whether a browser would open in a window, and not in the terminal."""
+    """Say whether a browser would open in a window, and not in the terminal."""
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
