@@ -97,12 +97,12 @@ class Health:
 
     @property
     def flagged_share(self) -> float:
-        """Of its samples."""
+        """The share of its samples that are flagged."""
         return self.flagged / max(1, self.samples)
 
     @property
     def dropped_share(self) -> float:
-        """Of its samples."""
+        """The share of its samples that are dropped."""
         return self.dropped / max(1, self.samples)
 
 
@@ -123,7 +123,7 @@ def write_report(run: "RunFolder") -> Path:
 
 
 def render(run: "RunFolder") -> str:
-    """The report as text; the same run gives the same text."""
+    """Write the report as text; the same run gives the same text."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("stepe.report", "templates"),
         autoescape=True,
@@ -147,7 +147,7 @@ def render(run: "RunFolder") -> str:
         "suspects": found,
     }
     return environment.get_template("report.html").render(
-        data=data_name(run),
+        data=run.request.name,
         method=run.method,
         headline=headline(run),
         findings=findings(run),
@@ -187,13 +187,8 @@ def _template(name: str) -> str:
     return package_files("stepe.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def data_name(run: "RunFolder") -> str:
-    """What the data is called."""
-    return run.request.name
-
-
 def accuracies(run: "RunFolder", others: "list[RunFolder]") -> list[tuple[str, str]]:
-    """The model's accuracy with and without cleaning, and with clean labels, as far as all of them were trained."""
+    """Give the model's accuracy with and without cleaning, and with clean labels, as far as these were trained."""
     called = {run.method: "with cleaning" if figures.drops(run) else run.method}
     called |= {"plain": "without cleaning", "oracle": "with clean labels"} if figures.drops(run) else {}
     measured = {each.method: each.summary.test_accuracy for each in (run, *others)}
@@ -201,10 +196,10 @@ def accuracies(run: "RunFolder", others: "list[RunFolder]") -> list[tuple[str, s
 
 
 def facts(run: "RunFolder") -> list[tuple[str, str]]:
-    """The run at a glance."""
+    """List the facts of the run for a glance."""
     summary = run.summary
     found = [
-        ("Data", f"{data_name(run)}: {summary.samples:,} training samples, {len(run.class_names):,} classes"),
+        ("Data", f"{run.request.name}: {summary.samples:,} training samples, {len(run.class_names):,} classes"),
         ("Method", ", ".join(filter(None, (run.method, run.method_summary)))),
     ]
     if figures.drops(run):
@@ -214,7 +209,7 @@ def facts(run: "RunFolder") -> list[tuple[str, str]]:
 
 
 def comparison(runs: "list[RunFolder]") -> Comparison:
-    """This run beside the others; columns that nobody can fill are left out."""
+    """Put this run beside the others; columns that nobody can fill are left out."""
     columns: list[tuple[str, Callable[[RunFolder], str]]] = [("Test accuracy", _accuracy)]
     if any(figures.noise_known(run) for run in runs):
         columns += [
@@ -238,13 +233,13 @@ def comparison(runs: "list[RunFolder]") -> Comparison:
 
 
 def _relative_time(run: "RunFolder", runs: "list[RunFolder]") -> str:
-    """Against plain training of the same network for as many epochs, where that was part of it."""
+    """Compare the time with that of plain training of the same network for as many epochs, if that was part of it."""
     plain = next((each.summary.seconds for each in runs if each.method == "plain"), 0)
     return f"{run.summary.seconds / plain:.2f}" if plain else DASH
 
 
 def charts(run: "RunFolder", others: "list[RunFolder]") -> Iterator[Chart]:
-    """The charts that this run has something to show in."""
+    """Draw the charts in which this run has something to show."""
     runs = [run, *others]
     n = run.summary.samples
     last = run.history[-1]
@@ -322,7 +317,7 @@ def _chart(name: str, title: str, caption: str, alt: str, drawing: figures.Drawi
 
 
 def classes(run: "RunFolder") -> list[Health]:
-    """The classes, those with the largest share of suspects first."""
+    """List the classes, those with the largest share of suspects first."""
     samples = run.samples
     training, held_out = (samples[samples["split"] == split] for split in ("train", "test"))
     right = (held_out["suggested_label"] == held_out["given_label"]).groupby(held_out["given_label"]).mean().to_dict()
@@ -343,7 +338,7 @@ def classes(run: "RunFolder") -> list[Health]:
 
 
 def groups(run: "RunFolder") -> list[Health]:
-    """The groups that were named, those of which most is dropped first."""
+    """List the groups that were named, those of which most is dropped first."""
     samples = run.samples
     if "group" not in samples.columns:
         return []
@@ -360,7 +355,7 @@ def _health(training: "pd.DataFrame", column: str) -> list[Health]:
 
 
 def pairs(run: "RunFolder") -> list[Confusion]:
-    """The most frequent confusions among the flagged."""
+    """List the most frequent confusions among the flagged."""
     return _counted_pairs(run)[:PAIRS]
 
 
@@ -372,7 +367,7 @@ def _counted_pairs(run: "RunFolder") -> list[Confusion]:
 
 
 def files(run: "RunFolder") -> list[tuple[str, str, str]]:
-    """What is in the folder: name, purpose, size. The report itself is left out, so as not to depend on itself."""
+    """List what is in the folder: name, purpose, size. The report is left out, so as not to depend on itself."""
     found = []
     for pattern, purpose in FILES.items():
         for path in sorted(run.path.glob(pattern)):
@@ -384,7 +379,7 @@ def files(run: "RunFolder") -> list[tuple[str, str, str]]:
 
 
 def versions(run: "RunFolder") -> list[tuple[str, str]]:
-    """What the run was made with."""
+    """List what the run was made with."""
     return [
         (name.replace("_", " "), str(value))
         for name, value in asdict(run.config.environment).items()
@@ -393,7 +388,7 @@ def versions(run: "RunFolder") -> list[tuple[str, str]]:
 
 
 def settings(run: "RunFolder") -> list[tuple[str, str]]:
-    """How the run was made."""
+    """List how the run was made."""
     flat: dict[str, Any] = {}
     for name, value in asdict(run.config.fit).items():
         flat |= {f"{name}: {key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
@@ -405,7 +400,7 @@ def _accuracy(run: "RunFolder") -> str:
 
 
 def _found(run: "RunFolder", what: Literal["dropped", "flagged"]) -> str:
-    """F1 of the dropped or flagged; a run that drops nothing has none."""
+    """Give the F1 of the dropped or flagged; a run that drops nothing has none."""
     noise = run.summary.noise
     return percent(getattr(noise, what).f1) if noise is not None and noise.noisy and run.summary.dropped else DASH
 

@@ -1,6 +1,5 @@
 """The suspects as the page's script wants them, small enough for a file that can be sent by mail."""
 
-import base64
 import io
 import json
 import math
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepe.report.figures import drops
 from stepe.review.choices import likely_classes
-from stepe.run.previews import LOSSLESS, Preview, encoded, media_type, shortened
+from stepe.run.previews import LOSSLESS, Preview, data_uri, encoded, shortened
 
 if TYPE_CHECKING:
     from stepe.run.folder import RunFolder
@@ -31,7 +30,7 @@ Shown = dict[str, Any]
 
 
 def suspects(run: "RunFolder") -> list[Shown]:
-    """The top of the list, each a plain object; classes are numbers of :func:`all_names`."""
+    """List the top suspects, each as a plain object; classes are numbers of :func:`all_names`."""
     rate = run.belief.found_rate
     if (rate is None and not drops(run)) or (rate is not None and rate.is_unknown):
         return []
@@ -65,7 +64,7 @@ def suspects(run: "RunFolder") -> list[Shown]:
 
 
 def all_names(run: "RunFolder") -> list[str]:
-    """The classes, and after them whatever else a model suggests that has more outputs than there are classes.
+    """Name the classes, and after them whatever else a model suggests that has more outputs than there are classes.
 
     Labels that are no classes, numbers for instance, are their own names.
     """
@@ -78,7 +77,7 @@ def all_names(run: "RunFolder") -> list[str]:
 
 
 def looks(previews: Sequence[Preview]) -> list[Shown]:
-    """What each looks like, with as much detail as fits."""
+    """Return what each looks like, with as much detail as fits."""
     tried = previews[:: max(1, len(previews) // TRIED)]
     for detail in DETAIL:
         cost = sum(size_of(_look(preview, *detail)) for preview in tried)
@@ -89,7 +88,7 @@ def looks(previews: Sequence[Preview]) -> list[Shown]:
 
 
 def _within_budget(found: Iterable[Shown]) -> Iterator[Shown]:
-    """Should those tried have been the small ones: the last go without."""
+    """Leave the last without a look, should the samples tried have been the small ones."""
     left = BUDGET
     for look in found:
         left -= size_of(look)
@@ -111,7 +110,7 @@ def _look(preview: Preview, side: int, quality: int, characters: int) -> Shown:
 
 
 def _smaller(picture: bytes, side: int, quality: int) -> tuple[bytes, int]:
-    """A picture's bytes at some detail, and its longer side."""
+    """Return a picture's bytes at some detail, and its longer side."""
     from PIL import Image
 
     with Image.open(io.BytesIO(picture)) as image:
@@ -122,18 +121,13 @@ def _smaller(picture: bytes, side: int, quality: int) -> tuple[bytes, int]:
         return encoded(image, side, quality), min(longest, side)
 
 
-def data_uri(picture: bytes) -> str:
-    """A picture inside the page."""
-    return f"data:{media_type(picture)};base64,{base64.b64encode(picture).decode()}"
-
-
 def size_of(value: Any) -> int:
-    """Bytes of a value inside the page."""
+    """Count the bytes of a value inside the page."""
     return len(embedded(value).encode())
 
 
 def embedded(value: Any) -> str:
-    """JSON that can stand inside a script element: no text in it can end the element, or begin another."""
+    """Write JSON that can stand inside a script element: no text in it can end the element, or begin another."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -1,6 +1,5 @@
 """Suspects for other people's tools: tasks for Label Studio, samples for FiftyOne. Neither has to be installed."""
 
-import base64
 import math
 import os
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from stepe.review.cleaned import Origin, find_origin
 from stepe.review.edits import own_samples
 from stepe.run.folder import RunFolder
 from stepe.run.paths import Trust
-from stepe.run.previews import media_type
+from stepe.run.previews import data_uri, media_type
 from stepe.tables.cells import same_label
 from stepe.tables.formats import FORMATS, read_rows
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Item = dict[str, Any]
-
-
 Say = Callable[[str], None]
 
 
@@ -68,7 +65,7 @@ def export(
 
 
 def _contents(run: RunFolder, samples: "pd.DataFrame", origin: Origin | None) -> list[Item]:
-    """Each sample as what a person can look at: ``image`` (a file or its content), ``text``, or ``row``."""
+    """Return each sample as what a person can look at: ``image`` (a file or its content), ``text``, or ``row``."""
     if origin is not None and origin.path.is_dir():
         return [{"image": _file(origin.path, name_of_text(name))} for name in samples["id"]]
     if origin is not None and origin.format not in (None, FORMATS[".npz"]):
@@ -94,7 +91,7 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def _rows(origin: Origin, samples: "pd.DataFrame") -> list[Item]:
-    """The rows of the input that the samples are."""
+    """Read the rows of the input that the samples are."""
     wanted = dict(zip(samples["row"].tolist(), samples["given_label"].fillna(""), strict=True))
     found: dict[int, Item] = {}
     for number, row in enumerate(read_rows(origin.path, origin.encoding)):
@@ -167,7 +164,7 @@ def _shown(kind: str, content: Item, sample: Item, folder: Path | None) -> Any:
     if isinstance(image, Path):
         assert folder is not None
         return f"/data/local-files/?d={quote(os.fsencode(image.relative_to(folder.parent)))}"
-    return f"data:{media_type(image)};base64,{base64.b64encode(image).decode()}"
+    return data_uri(image)
 
 
 def _predictions(run: RunFolder, sample: Item) -> list[Item]:
@@ -184,13 +181,13 @@ def _predictions(run: RunFolder, sample: Item) -> list[Item]:
 
 
 def _common_folder(contents: list[Item]) -> Path | None:
-    """The folder that all images lie under; Label Studio serves it as a part of the folder above it."""
+    """Find the folder that all images lie under; Label Studio serves it as a part of the folder above it."""
     folders = {str(content["image"].parent) for content in contents if isinstance(content.get("image"), Path)}
     return Path(os.path.commonpath(folders)) if folders else None
 
 
 def labelling_config(shown: str, class_names: list[str]) -> str:
-    """Label Studio's labelling interface: the sample, its given label, and a choice of classes."""
+    """Write Label Studio's labelling interface: the sample, its given label, and a choice of classes."""
     tag = {"image": "Image", "text": "Text", "row": "Table"}[shown]
     choices = "".join(f"    <Choice value={quoteattr(name)}/>\n" for name in class_names)
     return (
@@ -209,7 +206,7 @@ def labelling_config(shown: str, class_names: list[str]) -> str:
 
 
 def _write_fiftyone(run: RunFolder, samples: "pd.DataFrame", contents: list[Item], target: Path, say: Say) -> None:
-    """``samples.json`` and ``metadata.json``, in the form without a version that every release reads."""
+    """Write ``samples.json`` and ``metadata.json``, in the form without a version that every release reads."""
     if not any("image" in content for content in contents):
         raise InputError(f"FiftyOne shows images, and {run.path} has none; export it to label-studio")
     with reporting(target):

@@ -1,5 +1,6 @@
 """What a sample looks like to a person, kept in the run folder: the source may have moved when somebody looks."""
 
+import base64
 import io
 import json
 from collections.abc import Iterable
@@ -44,7 +45,7 @@ class Preview:
 
 
 def shortened(text: str, most: int) -> str:
-    """A text of at most so many characters, and one that can be written down.
+    """Cut a text to at most so many characters, and to such as can be written down.
 
     >>> shortened("a long story", 6)
     'a lon…'
@@ -54,7 +55,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def encoded(image: "Image", side: int = SIDE, quality: int = 80) -> bytes:
-    """A picture as the bytes of a small file."""
+    """Make a picture the bytes of a small file."""
     buffer = io.BytesIO()
     if max(image.size) > side:
         image.thumbnail((side, side))
@@ -66,12 +67,17 @@ def encoded(image: "Image", side: int = SIDE, quality: int = 80) -> bytes:
 
 
 def media_type(picture: bytes) -> str:
-    """What a browser is told about a picture's bytes."""
+    """Return what a browser is told about a picture's bytes."""
     return "image/png" if picture.startswith(b"\x89PNG") else "image/webp"
 
 
+def data_uri(picture: bytes) -> str:
+    """Write a picture inside a page or a file of tasks."""
+    return f"data:{media_type(picture)};base64,{base64.b64encode(picture).decode()}"
+
+
 def clean_examples(samples: "pd.DataFrame") -> "pd.DataFrame":
-    """The few training samples of each class whose label can be trusted most, those first."""
+    """Choose the few training samples of each class whose labels can be trusted most, those first."""
     relabelled = samples["status"].isin(["accepted", "relabelled"])
     kept = samples[(samples["split"] == "train") & ~samples["dropped"] & ~samples["flagged"] & ~relabelled]
     by_class = kept.sort_values("suspicion", kind="stable").groupby("given_label", sort=False)
@@ -79,7 +85,7 @@ def clean_examples(samples: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def worth_showing(samples: "pd.DataFrame", *, pictured: bool) -> list[int]:
-    """Training samples somebody may want to look at, by index: suspects, the next in line, and clean examples."""
+    """Choose training samples to show to people, by index: suspects, the next in line, and clean examples."""
     training = samples[samples["split"] == "train"].sort_values("rank")
     flagged = training["flagged"]
     chosen = [
@@ -111,7 +117,7 @@ def write_previews(folder: Path, previews: Iterable[Preview]) -> None:
 
 
 def read_previews(folder: Path) -> dict[int, Preview]:
-    """The previews of a run folder, by row; nothing for data that has none."""
+    """Read the previews of a run folder, by row; data that have none give none."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
