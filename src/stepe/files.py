@@ -34,7 +34,7 @@ def reporting(path: Path) -> Iterator[None]:
 
 
 def inside(folder: Path, *names: str) -> Path:
-    """The path of something in a folder that may come from somebody else; a link that leads out of it is refused."""
+    """Return the path of something in a folder that others may have made; a link that leads out of it is refused."""
     path = folder.joinpath(*names)
     try:
         where = path.resolve()
@@ -50,7 +50,7 @@ def inside(folder: Path, *names: str) -> Path:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file to write, which then takes the place of ``path`` in one step."""
+    """Give a temporary file to write, which then takes the place of ``path`` in one step."""
     with reporting(path):
         handle, name = tempfile.mkstemp(prefix=TEMPORARY, suffix=path.suffix, dir=path.parent)
         os.close(handle)
@@ -68,7 +68,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder to fill, which then appears as ``path`` in one step; an older one makes way."""
+    """Give a temporary folder to fill, which then appears as ``path`` in one step; an older one makes way."""
     with reporting(path):
         temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=path.parent))
         try:
@@ -105,7 +105,7 @@ def check_writable(what: str, value: str) -> None:
 
 
 def text_of_name(name: str) -> str:
-    r"""The name of a file as a text that every file can hold; what is no text becomes ``\xNN``, byte by byte.
+    r"""Write a file's name as a text that every file can hold; what is no text becomes ``\xNN``, byte by byte.
 
     >>> text_of_name("café.png") == "café.png", text_of_name("caf\udce9.png"), text_of_name(r"a\xe9.png")
     (True, 'caf\\xe9.png', 'a\\x5cxe9.png')
@@ -115,7 +115,7 @@ def text_of_name(name: str) -> str:
 
 
 def name_of_text(text: str) -> str:
-    r"""The name of the file that :func:`text_of_name` made the text of.
+    r"""Return the name of the file that :func:`text_of_name` made the text of.
 
     >>> [name_of_text(text_of_name(name)) == name for name in ("caf\udce9.png", r"a\xe9.png", "a.png")]
     [True, True, True]
@@ -124,7 +124,7 @@ def name_of_text(text: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Numbers and containers without numpy's scalars, which neither JSON nor a load of plain weights knows.
+    """Free numbers and containers of numpy's scalars, which neither JSON nor a load of plain weights knows.
 
     >>> plain({"lr": np.float64(0.5), "betas": (np.float32(0.5), 1)})
     {'lr': 0.5, 'betas': (0.5, 1)}

@@ -104,7 +104,7 @@ def prepare(data: Any, options: dict[str, Any], say: Callable[[str], None], begu
 
 
 def recorded_options(path: Path) -> dict[str, Any]:
-    """The options that a run was started with, as its folder has them."""
+    """Read the options that a run was started with from its folder."""
     config = Config.read(path)
     if config.request is None:
         raise RunError(f"{path} was not made by stepe clean; resume it by what made it")
@@ -133,19 +133,19 @@ def check_same(path: Path, recorded: Mapping[str, Any], given: Mapping[str, Any]
 
 
 def default_name(data: str) -> str:
-    """What a run of this data is called if nobody says: its folder is ``runs/<name>-<n>``."""
+    """Return what a run of this data is called if nobody says: its folder is ``runs/<name>-<n>``."""
     name = arrays.name_of(data) if arrays.is_array_file(data) else Path(data.removeprefix(BUNDLED_PREFIX)).stem
     return (name.strip(".") or Path(data).resolve().name or "data").replace(":", "-")
 
 
 def _values_for(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a dataclass has a field for; lists become tuples."""
+    """Take the options that a dataclass has a field for; lists become tuples."""
     found = {field.name: options[field.name] for field in fields(kind) if field.name in options}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
 def _resolved(options: Mapping[str, Any], source: Source) -> dict[str, Any]:
-    """What is left to the data, and what a preset stands for."""
+    """Settle what is left to the data, and what a preset stands for."""
     method, probe = by_preset(options["preset"], options["method"], options["probe"])
     noise, epochs = options["noise"], options["epochs"]
     if source.bundled:
@@ -163,7 +163,7 @@ def _resolved(options: Mapping[str, Any], source: Source) -> dict[str, Any]:
 def _relabelled(
     source: Source, options: Mapping[str, Any], review: Review | None, say: Callable[[str], None]
 ) -> Source:
-    """The source with the noise that was asked for, and with what people decided."""
+    """Give the source the noise that was asked for, and what people decided."""
     if options["noise"] is not None:
         source = source.planted(Noise.parse(options["noise"]), options["seed"])
     if review is None:
@@ -173,6 +173,6 @@ def _relabelled(
 
 
 def _review_of(decisions: str, begun: Path | None) -> Review:
-    """What was decided by now; for a run that is resumed, what had been decided when it began."""
+    """Find what was decided by now; for a run that is resumed, what had been decided when it began."""
     run = Run(decisions)
     return Review.of(run, None if begun is None else Run(begun).request.decisions_until)

@@ -18,14 +18,14 @@ from stepe.run.decisions import Action, Decision, Key
 
 @dataclass(frozen=True)
 class Review:
-    """The decisions on a run up to some entry of its log: what comes later changes nothing for whoever resumes."""
+    """The decisions on a run up to some entry of its log: what comes later changes nothing for a resumed run."""
 
     run: Run
     until: int
 
     @classmethod
     def of(cls, run: Run, until: int | None = None) -> "Review":
-        """All decisions there are, or those up to an entry."""
+        """Take all decisions there are, or those up to an entry."""
         run.check_finished()
         review = cls(run, run.decisions.last if until is None else until)
         if not review.decisions:
@@ -43,7 +43,7 @@ class Review:
         run.decisions.record(Action(f"from {origin}", tuple(self.decisions.values())))
 
     def carry_out(self, source: Source) -> Source:
-        """The source with the labels that people chose; a sample they were sure about is trusted."""
+        """Give a source the labels that people chose; a sample they were sure about is trusted."""
         places = _Places(source)
         known = known_labels(self.run)
         labels = {"train": source.labels.copy(), "test": source.test_labels.copy()}
@@ -71,7 +71,7 @@ class Review:
         )
 
     def _check(self, source: Source, label: int, known: Labels, decision: Decision) -> None:
-        """A decision is about a label: where that has become another one, it says nothing any more."""
+        """Refuse a decision on a label that has become another one: it says nothing any more."""
         names = source.class_names
         if names[label] not in (known.given, decision.label):
             planted = " (noise is planted alike by the same --noise and --seed)" if source.truth is not None else ""
@@ -87,14 +87,14 @@ class Review:
 
 
 class Place(NamedTuple):
-    """Where in a source a sample is."""
+    """The place of a sample in a source."""
 
     split: str
     position: int
 
 
 class _Places:
-    """Where the samples of an earlier run are: by row and id, whether they are held out now or not."""
+    """The places of the samples of an earlier run: by row and id, whether they are held out now or not."""
 
     def __init__(self, source: Source):
         self._source = source
@@ -108,7 +108,7 @@ class _Places:
         }
 
     def find(self, key: Key, known: Labels, run: Run) -> Place:
-        """Where a sample is now."""
+        """Find where a sample is now."""
         place = self._index.get(Key(key.split if self._apart else "", key.row))
         if place is None or self._names[place.split].ids[place.position] != known.id:
             raise InputError(
@@ -123,7 +123,7 @@ def _named(names: Names, labels: Integers, class_names: list[str], status: list[
 
 
 def _truth(source: Source, labels: Integers) -> Truth | None:
-    """What a benchmark knows about the new labels."""
+    """Return what a benchmark knows about the new labels."""
     if source.truth is None or source.truth.labels is None:
         return source.truth
     noisy = np.where(labels != source.labels, labels != source.truth.labels, source.truth.noisy)
@@ -131,7 +131,7 @@ def _truth(source: Source, labels: Integers) -> Truth | None:
 
 
 def stated(decisions: Mapping[Key, Decision]) -> str:
-    """The decisions in a sentence."""
+    """Put the decisions into a sentence."""
     count = Counter(decision.wrong for decision in decisions.values())
     unsure = f"; nobody was sure about {count[None]} more" if count[None] else ""
     return f"labels that a review settled are trusted: {count[True]} corrected, {count[False]} confirmed{unsure}"

@@ -12,7 +12,7 @@ from stepe.options import canonical, check_names, check_values, declared_options
 
 
 def described(name: str) -> dict[str, Any]:
-    """A method in a line, who proposed it, and its options as they are by default."""
+    """Describe a method: a line, who proposed it, and its options as they are by default."""
     kind = method_class(name)
     options = {option: declared.default for option, declared in declared_options(kind).items()}
     return {"summary": kind.summary, "paper": kind.paper, "options": options}
@@ -21,7 +21,7 @@ def described(name: str) -> dict[str, Any]:
 def methods_for(
     data: Any, say: Callable[[str], None] = lambda message: None, **options: Any
 ) -> dict[str, dict[str, Any] | str]:
-    """What each option of each method would be for some data, or why the method cannot be had for them.
+    """Say what each option of each method would be for some data, or why the method cannot be had for them.
 
     ``options`` are those of :func:`stepe.clean`.
     """

@@ -24,18 +24,14 @@ from stepe.samples.augmentation import CropFlip, Normalised
 from stepe.samples.strong import Strong
 
 SMALL_DATA, LARGE_DATA = 5_000, 200_000
-
-
 FEW_SAMPLES = 500
-
-
 PROBE_SHARE, PROBERS_SHARE = 1.4, 2.0
 """an epoch with its probe, and one with probers that train beside it, in units of training alone"""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How a network is trained; the defaults were chosen on a hold-out (``benchmarks/digits_network.py``)."""
+    """The settings that train a network; the defaults were chosen on a hold-out (``benchmarks/digits_network.py``)."""
 
     hidden: tuple[int, ...] = (512, 512)
     """of the MLP; pictures in colour have a ResNet-18"""
@@ -47,7 +43,7 @@ class Preset:
     optimizer: Literal["sgd", "adamw"] = "sgd"
 
     def optimizer_options(self, device: torch.device) -> dict[str, Any]:
-        """For :func:`stepe.fit`."""
+        """Return what :func:`stepe.fit` needs to make the optimizer."""
         if self.optimizer == "sgd":
             return {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}
         # Fused, an update of a large embedding takes a fraction of the time.
@@ -63,7 +59,7 @@ def parts_that_serve(probe: str) -> dict[str, Any]:
 
 
 def training_for(kind: DataKind, n: int, *, pretrained: bool = False) -> Preset:
-    """How a network for a kind of data is trained: the more samples, the fewer epochs.
+    """Choose how a network for a kind of data is trained: the more samples, the fewer epochs.
 
     >>> [training_for("features", n).epochs for n in (1_000, 30_000, 1_000_000)]
     [60, 41, 20]
@@ -84,7 +80,7 @@ def training_for(kind: DataKind, n: int, *, pretrained: bool = False) -> Preset:
 
 
 def preset_for(source: Source, model: str | None) -> Preset:
-    """How the network for a source is trained."""
+    """Choose how the network for a source is trained."""
     if source.default_epochs is not None:
         return Preset(epochs=source.default_epochs)
     if isinstance(source.encoder, FrozenEncoder):
@@ -93,7 +89,7 @@ def preset_for(source: Source, model: str | None) -> Preset:
 
 
 def describe_network(source: Source, preset: Preset, device: torch.device, model: str | None) -> dict[str, Any]:
-    """The network for a kind of data, as :func:`stepe.models.build.build` makes it."""
+    """Describe the network for a kind of data, as :func:`stepe.models.build.build` makes it."""
     encoder, classes = source.encoder, source.classes
     if model is not None and not isinstance(encoder, FrozenEncoder):
         return {"name": "pretrained", "model": model, "classes": classes}
@@ -141,7 +137,7 @@ def say_how_long(
 
 
 def image_options(source: Source, device: torch.device, model: str | None, strong: float) -> dict[str, Any]:
-    """What :func:`stepe.fit` needs to know where the inputs are pictures."""
+    """Return what :func:`stepe.fit` needs to know where the inputs are pictures."""
     if source.mean is None or source.std is None:
         return {}
     gpu = device.type == "cuda"
@@ -156,8 +152,8 @@ def image_options(source: Source, device: torch.device, model: str | None, stron
 
 @contextmanager
 def threads_for(model: nn.Module) -> Iterator[None]:
-    """One thread for small networks: on a busy machine more of them mostly wait for each other, and results then
-    do not depend on how many cores there are.
+    """Run small networks on one thread: on a busy machine more mostly wait for each other, and results then do not
+    depend on how many cores there are.
     """
     before = torch.get_num_threads()
     if is_small(model):
@@ -169,5 +165,5 @@ def threads_for(model: nn.Module) -> Iterator[None]:
 
 
 def is_small(model: nn.Module) -> bool:
-    """Whether a network is so small that one thread serves it best."""
+    """Say whether a network is so small that one thread serves it best."""
     return sum(parameter.numel() for parameter in model.parameters()) <= SMALL_MODEL

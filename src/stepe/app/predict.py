@@ -33,7 +33,7 @@ BATCH = 512
 
 
 def predict(run: "Run", data: Any, *, device: str = "auto", trust_paths: Trust = False) -> "pd.DataFrame":
-    """Label and confidence of every sample of ``data``, which may lack the labels.
+    """Predict the label of every sample of ``data``, which may lack labels, with its confidence.
 
     Args:
         run: a finished run of ``stepe clean``.
@@ -80,7 +80,7 @@ def _load(run: "Run", trust_paths: Trust) -> tuple[Encoder, nn.Module]:
 
 
 def _models(saved: Any) -> Iterator[str]:
-    """The names of pretrained networks in a preprocessing."""
+    """Name the pretrained networks in a preprocessing."""
     if isinstance(saved, dict):
         for name, value in saved.items():
             yield from [value] if name == "model" and isinstance(value, str) else _models(value)

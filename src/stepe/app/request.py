@@ -15,18 +15,14 @@ from stepe.samples.given_labels import as_tensor
 from stepe.training.building import cross_entropy
 
 METHOD = DEFAULT_METHOD["clean"]
-
-
 PAPER, PAPERS_METHOD = "paper", "step-e"
-
-
 SIDE_BY_SIDE = ("plain", METHOD, "oracle")
 WINDOWS = 0.5
 """share of the pictures that Step-E+ cuts a window into, by what served on CIFAR (``docs/research/step-e-plus.md``)"""
 
 
 def method_options(request: Request, method: str) -> dict[str, Any]:
-    """The options that a method gets by what was asked for: those that it understands."""
+    """Choose, of what was asked for, the options that a method understands."""
     wanted: dict[str, Any] = {"rho_max": request.rho_max, "warmup": request.warmup, "min_keep": request.min_keep}
     if request.preset == PAPER and method == PAPERS_METHOD:
         wanted["score"] = "loss"
@@ -44,7 +40,7 @@ def _parts_for_pictures(request: Request) -> dict[str, Any]:
 
 
 def by_preset(preset: str | None, method: str | None, probe: str | None) -> tuple[str, str | None]:
-    """What a preset stands for; whoever asks for something else beside it is refused."""
+    """Return the method and the probe that a preset stands for; others beside it are refused."""
     if preset is None:
         return (METHOD if method is None else method), probe
     if preset != PAPER:
@@ -55,7 +51,7 @@ def by_preset(preset: str | None, method: str | None, probe: str | None) -> tupl
 
 
 def choose_methods(method: str, source: Source, compare: bool | None) -> tuple[str, ...]:
-    """The methods to train: what was asked for, by names with commas between, then what it is compared with."""
+    """Choose what to train: the methods asked for, by names with commas between, then those to compare with."""
     names = [METHOD, *EVERY_METHOD] if method == "all" else method.split(",")
     has_clean_labels = source.clean_labels is not None
     if method == "all" and not has_clean_labels:
@@ -69,7 +65,7 @@ def choose_methods(method: str, source: Source, compare: bool | None) -> tuple[s
 
 
 def check_options(request: Request, **given: Any) -> None:
-    """An option that the main method would silently ignore is a mistake."""
+    """Refuse an option that the main method would silently ignore."""
     main = request.methods[0]
     ignored = [name for name, value in given.items() if value is not None and name not in method_options(request, main)]
     if ignored and len(request.methods) == 1:
@@ -86,13 +82,13 @@ def check_strong(share: float, source: Source) -> None:
 
 
 def check_methods(request: Request, source: Source) -> None:
-    """What any of the methods would refuse is refused before the first of them is trained."""
+    """Refuse what any of the methods would refuse, before the first of them is trained."""
     for name in request.methods:
         checked_method(name, request, source)
 
 
 def without_refused(request: Request, source: Source, say: Callable[[str], None]) -> Request:
-    """All methods but those that cannot be compared on this data; the first, which is the run, has to be able to."""
+    """Leave out the methods that cannot be compared on this data; the first, which is the run, has to be able to."""
     first, *others = request.methods
     able = [first]
     for name in others:
@@ -106,7 +102,7 @@ def without_refused(request: Request, source: Source, say: Callable[[str], None]
 
 
 def checked_method(name: str, request: Request, source: Source) -> tuple[Method, Task]:
-    """A method and what it would have to do; what it would refuse is refused."""
+    """Make a method and what it would have to do; what it would refuse is refused."""
     method = make_method(name, **method_options(request, name))
     if method.mixes_inputs and not request.blends:
         raise InputError(
@@ -131,5 +127,5 @@ def checked_method(name: str, request: Request, source: Source) -> tuple[Method,
 
 
 def known_rate(request: Request, source: Source) -> float | None:
-    """The share of wrong labels, where somebody knows it."""
+    """Return the share of wrong labels, where somebody knows it."""
     return source.noise_rate if request.noise_rate is None else request.noise_rate

@@ -48,7 +48,7 @@ def resume(
 
 
 def _named(options: Mapping[str, Any]) -> dict[str, list[Path]]:
-    """What a run reads, and where it writes besides its folder, by option."""
+    """Name what a run reads, and where it writes besides its folder, by option."""
     sent = [text.partition(":") for text in options["track"]]
     return {name: local_paths(options[name]) for name in READ if options[name] is not None} | {
         "data_dir": [] if options["data_dir"] is None else [Path(options["data_dir"])],

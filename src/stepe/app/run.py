@@ -15,7 +15,7 @@ class Run(RunFolder):
     """A run on disk: ``Run("runs/digits-1").issues``."""
 
     def predict(self, data: Any, device: str = "auto", *, trust_paths: "Trust" = False) -> "pd.DataFrame":
-        """What the model says about further data of the same form: id, predicted_label and confidence, a row each.
+        """Predict further data of the same form: id, predicted_label and confidence, a row each.
 
         With ``trust_paths``, a network is read wherever the run folder says that it lies, though somebody else made it.
         """

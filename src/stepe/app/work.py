@@ -29,8 +29,6 @@ from stepe.training.prune import prune
 from stepe.training.recorder import Recorder, RunDetails
 
 PREPROCESSING = "preprocessing.json"
-
-
 Follow = Callable[[str, int, int], Observer]
 """(method, its position, how many there are) -> something that shows the progress"""
 
@@ -88,7 +86,7 @@ def carry_out(
 
 @contextmanager
 def resumable(out: Path) -> Iterator[None]:
-    """An interrupt says how the run goes on, if there is something to go on with."""
+    """Let an interrupt say how the run goes on, if there is something to go on with."""
     try:
         yield
     except KeyboardInterrupt as interrupt:

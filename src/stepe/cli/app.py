@@ -57,14 +57,14 @@ def main() -> NoReturn:
 
 
 def _name_neighbours(message: str) -> str:
-    """Of an unknown option, typer lists those that it resembles: ask for them as everywhere else."""
+    """Ask for what an unknown option resembles as everywhere else: typer lists it."""
     return re.sub(
         r" \(Possible options?: (.+)\)$", lambda near: f"; did you mean {near[1].replace(', ', ' or ')}?", message
     )
 
 
 def _name_value(message: str) -> str:
-    """A value of the wrong kind is reported by its option's name alone: add what was typed."""
+    """Add what was typed: a value of the wrong kind is reported by its option's name alone."""
     option = re.search(r"'(--[\w-]+)'", message)
     if option and option[1] in sys.argv[:-1]:
         typed = sys.argv[sys.argv.index(option[1]) + 1]
@@ -78,7 +78,7 @@ def _complain(message: str) -> int:
 
 
 def _warn(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
-    """Our own warnings are for people; where in the code another one arose may matter."""
+    """Show warnings: our own are for people; where in the code another one arose may matter."""
     ours = Path(filename).is_relative_to(Path(stepe.__file__).parent)
     where = "" if ours else f" ({category.__name__}, {filename}:{lineno})"
     print_line(f"[yellow]Warning:[/] {escape(f'{message}{where}')}")

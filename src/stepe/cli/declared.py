@@ -39,13 +39,13 @@ def with_options(
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:
-    """Whether an option was typed, and is not just its default."""
+    """Say whether an option was typed, and is not just its default."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def _parameter(option: Declared, others: dict[str, Declared]) -> inspect.Parameter:
-    """An option as typer reads it: of type bool, int, float, a text, or a list of texts."""
+    """Make of an option what typer reads: of type bool, int, float, a text, or a list of texts."""
     kind: Any = option.number if option.number is not None and not option.words else bool if option.is_switch else str
     default: Any = None
     if isinstance(option.default, tuple):
@@ -67,7 +67,7 @@ def _parameter(option: Declared, others: dict[str, Declared]) -> inspect.Paramet
 
 
 def _in_words(option: Declared, others: dict[str, Declared]) -> str:
-    """What an option does, with its default; others are named as they are typed."""
+    """Say what an option does, with its default; others are named as they are typed."""
     told = option.option.help + (f" [default: {option.without}]" if option.without else "")
     named = re.sub("`(.+?)`", lambda name: others[name[1]].flag if name[1] in others else name[1], told)
     return escape(named)

@@ -72,7 +72,7 @@ def show(found: "Explanation", console: Console) -> None:
 
 
 def chart(losses: list[float | None]) -> str:
-    """A line of bars; the tallest is the largest loss.
+    """Draw a line of bars; the tallest is the largest loss.
 
     >>> chart([None, 0.0, 1.0, 0.5])
     ' ▁█▅'
@@ -84,7 +84,7 @@ def chart(losses: list[float | None]) -> str:
 
 
 def changes(guesses: list[str | None]) -> list[tuple[int, str]]:
-    """Where the prediction changed: (epoch, new prediction).
+    """Find where the prediction changed: (epoch, new prediction).
 
     >>> changes([None, "3", "3", "8"])
     [(1, '3'), (3, '8')]

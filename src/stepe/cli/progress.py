@@ -11,7 +11,7 @@ from stepe.training.session import Row
 
 
 class Bars:
-    """One live bar a run, for terminals."""
+    """Live bars for terminals, one a run."""
 
     def __init__(self, console: Console):
         self.progress = Progress(
@@ -24,7 +24,7 @@ class Bars:
         )
 
     def follow(self, method: str, position: int, total: int) -> "Bar":
-        """The bar of one run."""
+        """Make the bar of one run."""
         self.progress.start()  # not before there is something to show: until then, questions may be asked
         return Bar(self.progress, method)
 
@@ -41,7 +41,7 @@ class Bar(Silent):
         self.task = self.progress.add_task(self.method, total=training.task.epochs, completed=training.epoch, status="")
 
     def epoch_ended(self, training: Training, row: Row) -> None:
-        """Move on."""
+        """Move the bar on."""
         assert self.task is not None
         self.progress.update(self.task, completed=training.epoch, status=status(row))
 
@@ -59,7 +59,7 @@ class Lines(Silent):
         self.started, self.first = time.perf_counter(), training.epoch
 
     def epoch_ended(self, training: Training, row: Row) -> None:
-        """A line for every tenth epoch and the last."""
+        """Print a line for every tenth epoch and the last."""
         epoch, epochs = training.epoch, training.task.epochs
         if epoch % self.EVERY and epoch != epochs:
             return
@@ -72,7 +72,7 @@ class Lines(Silent):
 
 
 def status(row: dict[str, Any]) -> str:
-    """An epoch in a few words."""
+    """Describe an epoch in a few words."""
     kept = row["kept"] / (row["kept"] + row["dropped"])
     accuracy = f"  accuracy {row['test_accuracy']:.1%}" if "test_accuracy" in row else ""
     return f"loss {row['train_loss']:.3f}  kept {kept:.0%}{accuracy}"

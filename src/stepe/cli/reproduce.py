@@ -98,7 +98,7 @@ def reproduce(
 
 
 def _wanted(table: str | None, figure: str | None) -> set[str]:
-    """The result files that were asked for; none means all."""
+    """Return the result files that were asked for; none means all."""
     for kind, name, known in (("table", table, TABLES), ("figure", figure, FIGURES)):
         if name is not None and name not in known:
             raise InputError(f"unknown {kind} {name!r}; choose one of {', '.join(known)}")

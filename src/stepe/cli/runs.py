@@ -20,19 +20,19 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, o
 
 
 def run_path(name: str) -> Path:
-    """A run by path, or the latest one."""
+    """Find a run by path, or the latest one."""
     from stepe.run.folder import latest_run
 
     return latest_run() if name == "latest" and not Path(name).exists() else Path(name)
 
 
 def trust_or_ask(trusted: bool) -> "Trust":
-    """What agrees to the paths of somebody else's run folder: ``--trust-paths``, or a person at a terminal."""
+    """Agree to the paths of somebody else's run folder by ``--trust-paths``, or by asking a person at a terminal."""
     return trusted or (lambda said: sys.stdin.isatty() and typer.confirm(f"{said}. Use that?", err=True))
 
 
 def open_run(name: str) -> "Run":
-    """The same, opened."""
+    """Open a run by path, or the latest one."""
     from stepe.app.run import Run
 
     return Run(run_path(name))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def comparison(runs: list[Run], names: list[str], title: str) -> Table:
-    """Runs side by side."""
+    """Put runs side by side."""
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("run")
     # Two lines where that leaves room for the longest name of a method in a narrow terminal.
@@ -35,7 +35,7 @@ def comparison(runs: list[Run], names: list[str], title: str) -> Table:
 
 
 def suspects(issues: "pd.DataFrame", most: int = 10) -> Table:
-    """The labels to look at first."""
+    """List the labels to look at first."""
     title = f"Top suspects, {min(most, len(issues))} of {len(issues)}"
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("id")
@@ -56,5 +56,5 @@ def suspects(issues: "pd.DataFrame", most: int = 10) -> Table:
 
 
 def percent(value: float | None) -> str:
-    """A share for people; a dash where there is none."""
+    """Write a share for people; a dash where there is none."""
     return "-" if value is None or value != value else f"{100 * value:.1f}%"

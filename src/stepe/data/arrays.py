@@ -12,22 +12,22 @@ from stepe.tables import npz
 
 
 def is_array_file(data: str) -> bool:
-    """Whether a path, or a pair with a comma between, names files of arrays."""
+    """Say whether a path, or a pair with a comma between, names files of arrays."""
     return data.lower().endswith((".npz", ".npy"))
 
 
 def name_of(data: str) -> str:
-    """What to call the data of some array files."""
+    """Say what to call the data of some array files."""
     return Path(array_files(data)[0]).stem
 
 
 def missing(data: str) -> str | None:
-    """The first of the files that is not there."""
+    """Return the first of the files that is not there."""
     return next((part for part in array_files(data) if not Path(part).exists()), None)
 
 
 def read_arrays(data: str, *, labelled: bool = True) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
-    """Features and, where they are wanted, labels."""
+    """Read features and, where they are wanted, labels."""
     parts = array_files(data)
     if parts[0].lower().endswith(".npz"):
         return _read_npz(Path(data), labelled=labelled)
@@ -57,7 +57,7 @@ def _read_npz(path: Path, *, labelled: bool) -> tuple[npt.NDArray[Any], npt.NDAr
 
 
 def check_features(features: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
-    """Features as a matrix of finite numbers."""
+    """Check features, and return them as a matrix of finite numbers."""
     try:
         x = np.asarray(features, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -73,7 +73,7 @@ def check_features(features: npt.ArrayLike, name: str) -> npt.NDArray[np.float64
 
 
 def check_labels(labels: npt.ArrayLike, n: int, name: str) -> list[str]:
-    """Labels as the names of classes, one a row."""
+    """Check labels, and return them as the names of classes, one a row."""
     y = np.asarray(labels)
     if y.shape != (n,):
         raise InputError(f"the labels of {name} have shape {y.shape} for {n} rows of features; give one a row")

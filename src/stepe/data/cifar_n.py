@@ -155,12 +155,12 @@ class CifarN:
 
     @property
     def classes(self) -> int:
-        """Number of classes."""
+        """The number of classes."""
         return len(self.class_names)
 
     @property
     def truth(self) -> Truth:
-        """What is true of the labels: those that differ from the data set's own are wrong."""
+        """The truth of the labels: those that differ from the data set's own are wrong."""
         return Truth.from_labels(self.labels, self.clean_labels)
 
     @property
@@ -169,7 +169,7 @@ class CifarN:
         return self.truth.rate
 
     def first(self, train: int | None, test: int | None) -> "CifarN":
-        """The data cut to its first images, for a quick look; ``None`` keeps all."""
+        """Cut the data to its first images, for a quick look; ``None`` keeps all."""
         return replace(
             self,
             images=self.images[:train],
@@ -180,7 +180,7 @@ class CifarN:
         )
 
     def holding_out(self, share: float, seed: int) -> "CifarN":
-        """The data with a random part of the training images in place of the test set, under their given labels.
+        """Put a random part of the training images in place of the test set, under their given labels.
 
         Settings are chosen on it, so that neither test images nor clean labels have a say.
         """
@@ -241,7 +241,7 @@ def load(name: str, data_dir: Path | None = None, *, download: bool = True) -> C
 
 
 def folders(data_dir: Path | None = None) -> list[Path]:
-    """The folders in which data is looked for, in this order; a download goes into the first."""
+    """List the folders in which data is looked for, in this order; a download goes into the first."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "stepe"
     given = [data_dir, os.environ.get("STEPE_DATA"), cache]
     return [Path(place).expanduser() for place in given if place]
@@ -277,7 +277,7 @@ def _not_found(what: str, places: list[Path], fix: str) -> InputError:
 
 
 def _given_labels(file: "_File", column: str, clean: Labels, classes: int) -> Labels:
-    """A column of human labels, once the file is known to speak of the same images in the same order."""
+    """Read a column of human labels, once the file is known to speak of the same images in the same order."""
     same = file.labels("clean_label", classes)
     if len(same) != len(clean):
         raise file.error(f"holds labels for {len(same)} images, but the data set has {len(clean)}")
@@ -294,7 +294,7 @@ def _given_labels(file: "_File", column: str, clean: Labels, classes: int) -> La
 
 @dataclass(frozen=True)
 class _File:
-    """What one file holds, what it should be, and what to do where it is not that."""
+    """A file's content, what it should be, and what to do where it is not that."""
 
     path: Path
     content: dict[str, object]
@@ -325,14 +325,14 @@ class _File:
         return self.content[key]
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Class names."""
+        """Read the names of the classes."""
         found = self[key]
         if not isinstance(found, list) or not found or not all(isinstance(name, bytes | str) for name in found):
             raise self.error(f"has something other than class names in its entry {key}")
         return tuple(name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in found)
 
     def samples(self, labels_key: str, classes: int) -> tuple[Pixels, Labels]:
-        """Images, a row each, and their labels."""
+        """Read the images, a row each, and their labels."""
         pixels = self["data"]
         if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (3 * SIDE * SIDE,):
             raise self.error(f"has something other than rows of {3 * SIDE * SIDE} pixel values in its entry data")
@@ -342,7 +342,7 @@ class _File:
         return pixels, labels
 
     def labels(self, key: str, classes: int) -> Labels:
-        """Labels, each of them a class."""
+        """Read labels, each of them a class."""
         found = self[key]
         if not isinstance(found, np.ndarray):
             integers = isinstance(found, list) and all(type(label) is int for label in found)

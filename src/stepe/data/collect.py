@@ -70,7 +70,7 @@ class Collection:
         return len(self.ids)
 
     def take(self, index: npt.NDArray[np.int64]) -> Any:
-        """Some of the inputs."""
+        """Return some of the inputs."""
         if isinstance(self.inputs, list):
             return [self.inputs[i] for i in index]
         if isinstance(self.inputs, np.ndarray):
@@ -78,7 +78,7 @@ class Collection:
         return self.inputs.iloc[index]
 
     def names(self, index: npt.NDArray[np.int64], split: str) -> Names:
-        """What some of the samples are called."""
+        """Return what some of the samples are called."""
         groups = None if self.groups is None else [self.groups[i] for i in index]
         return Names([self.ids[i] for i in index], [self.rows[i] for i in index], split, groups)
 
@@ -88,7 +88,7 @@ class Collection:
 
 
 def collect(data: Any, layout: Layout, say: Say, *, gpu: bool = False, labelled: bool = True) -> Collection:
-    """Raw samples from a path, a reference or an object; without labels where they are to be predicted."""
+    """Collect raw samples from a path, a reference or an object; without labels where they are to be predicted."""
     if not isinstance(data, str | Path):
         return from_frame(data, "table", layout, say, gpu=gpu, labelled=labelled)
     text, path = str(data), Path(data)
@@ -114,13 +114,13 @@ def collect(data: Any, layout: Layout, say: Say, *, gpu: bool = False, labelled:
 
 
 def can_collect(data: str) -> bool:
-    """Whether the name of a path says that it can be read."""
+    """Say whether the name of a path says that it can be read."""
     path = Path(data)
     return path.is_dir() or format_of(path) is not None or arrays.is_array_file(data)
 
 
 def from_matrix(features: npt.ArrayLike, labels: npt.ArrayLike | None, name: str) -> Collection:
-    """Features (n x d) and labels, which may be strings."""
+    """Collect features (n x d) and labels, which may be strings."""
     x = arrays.check_features(features, name)
     given = [""] * len(x) if labels is None else arrays.check_labels(labels, len(x), name)
     rows = list(range(len(x)))
@@ -129,7 +129,7 @@ def from_matrix(features: npt.ArrayLike, labels: npt.ArrayLike | None, name: str
 
 
 def from_folder(path: Path, layout: Layout, say: Say, *, gpu: bool, labelled: bool) -> Collection:
-    """Pictures, in a folder per class where labels are wanted."""
+    """Collect pictures, in a folder per class where labels are wanted."""
     layout.check_no_columns(str(path))
     if labelled:
         classes = images.class_folders(path)
@@ -185,7 +185,7 @@ def from_frame(
     labelled: bool = True,
     folder: Path | None = None,
 ) -> Collection:
-    """A table, of which named columns are the labels and the inputs."""
+    """Collect the rows of a table, in which named columns are the labels and the inputs."""
     _check_names(frame, name)
     frame = frame.rename(columns=str)
     _check_frame(frame, name, layout, labelled=labelled)
@@ -214,7 +214,7 @@ def from_frame(
 
 
 def _trusted(cells: list[str], layout: Layout, name: str, say: Say) -> list[bool]:
-    """Which rows were checked; words that mean neither yes nor no do not pass in silence."""
+    """Say which rows were checked; words that mean neither yes nor no do not pass in silence."""
     words = [cell.strip().lower() for cell in cells]
     unknown = sorted({cell for cell, word in zip(cells, words, strict=True) if word not in YES | NO})
     some = ", ".join(map(repr, unknown[:5]))
@@ -275,7 +275,7 @@ def _ids(frame: "pd.DataFrame", layout: Layout, name: str) -> list[str]:
 def _inputs(
     frame: "pd.DataFrame", kind: DataKind, layout: Layout, labels: list[str], name: str, say: Say, *, labelled: bool
 ) -> tuple[Any, list[Any]]:
-    """The inputs, and keys that are equal where they are."""
+    """Return the inputs, and keys that are equal where the inputs are."""
     if kind == "text":
         texts = _column(frame, layout.text)
         assert texts is not None
@@ -306,7 +306,7 @@ def _inputs(
 
 
 def _originals(frame: "pd.DataFrame", found: Collection, layout: Layout) -> Originals | None:
-    """Texts as they are; of other tables every cell that is no label, id or feature, learned from or not."""
+    """Keep texts as they are; of other tables every cell that is no label, id or feature, learned from or not."""
     if found.kind == "text":
         return Originals(texts=found.inputs)
     hidden = {layout.label, layout.id, *(column for column in frame.columns if OUR_MARKS.fullmatch(column))}
@@ -317,7 +317,7 @@ def _originals(frame: "pd.DataFrame", found: Collection, layout: Layout) -> Orig
 
 
 def _picture_cells(values: "pd.Series[Any]", folder: Path | None, name: str) -> list[images.Picture]:
-    """Pictures by path, below the folder of the table, or by content, as Hugging Face data sets hold them."""
+    """Find pictures by path, below the folder of the table, or by content, as Hugging Face data sets hold them."""
     root = Path() if folder is None else folder
     found: list[images.Picture] = []
     for row, cell in enumerate(values):
@@ -340,7 +340,7 @@ def _picture_cells(values: "pd.Series[Any]", folder: Path | None, name: str) -> 
 
 
 def number_labels(labels: Sequence[str], name: str) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """Names of the classes in order, and the number of each label (-1: none); refuses what cannot be classes."""
+    """Name the classes in order, and number each label (-1: none); refuse what cannot be classes."""
     counts = Counter(label for label in labels if label)
     if not counts:
         raise InputError(f"no row of {name} has a label; at least two classes are needed")
@@ -381,7 +381,7 @@ def _is_number(label: str) -> bool:
 
 
 def conflicting_duplicates(collection: Collection) -> list[tuple[str, int, str, int]]:
-    """(id, row, given label, group) of samples whose very input also stands under another label: one must be wrong."""
+    """Find inputs that also stand under another label, as (id, row, given label, group): one must be wrong."""
     together: dict[Any, list[int]] = {}
     for i, (key, label) in enumerate(zip(collection.keys, collection.labels, strict=True)):
         if label:
@@ -395,13 +395,13 @@ def conflicting_duplicates(collection: Collection) -> list[tuple[str, int, str, 
 
 
 def csv_text(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    """A small table as the text of a CSV file that a spreadsheet shows and does not run."""
+    """Write a small table as the text of a CSV file that a spreadsheet shows and does not run."""
     escaped = ([escape(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
     return "".join(delimited.lines([columns, *escaped]))
 
 
 def group_numbers(groups: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Groups as integers, in the order of their names."""
+    """Number groups in the order of their names."""
     return np.unique(np.asarray(groups, dtype=str), return_inverse=True)[1].astype(np.int64)
 
 

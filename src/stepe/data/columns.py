@@ -16,7 +16,7 @@ DATE_LIKE = r"\d{4}-\d{1,2}-\d{1,2}(?:[T ].*)?|\d{1,2}[/.]\d{1,2}[/.]\d{4}(?: .*
 
 
 def column_type(values: "pd.Series[Any]") -> str:
-    """Whether a column holds numbers, dates or categories, by all of its values."""
+    """Say whether a column holds numbers, dates or categories, by all of its values."""
     import pandas as pd
 
     if pd.api.types.is_datetime64_any_dtype(values):
@@ -34,12 +34,12 @@ def column_type(values: "pd.Series[Any]") -> str:
 
 
 def cells(values: "pd.Series[Any]") -> list[str]:
-    """The cells of a column as text; empty where there is no value."""
+    """Return the cells of a column as text; empty where there is no value."""
     return ["" if text.strip().lower() in MISSING else text for text in map(as_text, values)]
 
 
 def numbers_of(values: "pd.Series[Any]") -> npt.NDArray[np.float64]:
-    """The cells of a column as numbers; NaN where there is none, and for infinity, which no network can use."""
+    """Return the cells of a column as numbers; NaN for none, and for infinity, which no network can use."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(values):
@@ -50,7 +50,7 @@ def numbers_of(values: "pd.Series[Any]") -> npt.NDArray[np.float64]:
 
 
 def date_parts(values: "pd.Series[Any]") -> list[npt.NDArray[np.float64]]:
-    """The parts of the dates of a column: days since 1970, month, weekday and hour; NaN where there is no date."""
+    """Split the dates of a column into days since 1970, month, weekday and hour; NaN where there is no date."""
     import pandas as pd
 
     dates = _dates(values if pd.api.types.is_datetime64_any_dtype(values) else pd.Series(cells(values), dtype=object))

@@ -164,4 +164,4 @@ class _Bar:
         self._progress.reset(self._task)
 
     def close(self) -> None:
-        """Nothing: the bar stops when its context is left, however that comes about."""
+        """Do nothing: the bar stops when its context is left, however that comes about."""

@@ -46,7 +46,7 @@ class Pictures:
 
 
 def find_images(folder: Path) -> list[Path]:
-    """Every picture below a folder, in order; hidden files are ignored, links that lead out are refused."""
+    """Find every picture below a folder, in order; hidden files are ignored, links that lead out are refused."""
     root = folder.resolve()
     found = []
     for parent, folders, files in os.walk(folder):
@@ -67,7 +67,7 @@ def other_pictures(folder: Path) -> dict[str, int]:
 
 
 def is_image(name: str) -> bool:
-    """Whether a file's name says that it is a picture."""
+    """Say whether a file's name says that it is a picture."""
     return name.lower().endswith(SUFFIXES)
 
 
@@ -78,7 +78,7 @@ def check_inside(path: Path, folder: Path) -> None:
 
 
 def class_folders(folder: Path) -> list[str]:
-    """The names of the subfolders, each a class; an error says how to turn another layout into that."""
+    """Name the subfolders, each a class; an error says how to turn another layout into that."""
     names = sorted(child.name for child in folder.iterdir() if child.is_dir() and not child.name.startswith("."))
     if not names:
         loose = any(is_image(child.name) for child in folder.iterdir())
@@ -94,7 +94,7 @@ def class_folders(folder: Path) -> list[str]:
 
 
 def typical_side(pictures: Sequence[Picture]) -> int:
-    """The median of the shorter sides of some of the pictures."""
+    """Return the median of the shorter sides of some of the pictures."""
     from PIL import Image
 
     sides = []
@@ -108,7 +108,7 @@ def typical_side(pictures: Sequence[Picture]) -> int:
 
 
 def image_size_for(pictures: Sequence[Picture], *, gpu: bool) -> int:
-    """The side that pictures are resized to: small without a GPU, else as large as the pictures and memory allow."""
+    """Choose the side that pictures are resized to: small without a GPU, else as large as they and memory allow."""
     if not gpu:  # a larger side takes hours
         return CPU_SIZE
     side = typical_side(pictures)
@@ -153,7 +153,7 @@ def read_pictures(
 
 
 def thumbnail(picture: Picture, side: int) -> "Image":
-    """The whole picture, made so small that its longer side has at most ``side`` pixels."""
+    """Shrink the whole picture until its longer side has at most ``side`` pixels."""
     image = _upright(_content(picture), side)
     image.thumbnail((side, side))
     return image
@@ -168,7 +168,7 @@ def _read(picture: Picture, size: int) -> tuple[npt.NDArray[np.uint8], str]:
 
 
 def _upright(content: bytes, size: int) -> "Image":
-    """A picture in RGB, white where it was transparent; of a large JPEG no more detail than ``size`` needs."""
+    """Open a picture in RGB, white where it was transparent; of a large JPEG no more detail than ``size`` needs."""
     from PIL import Image, ImageOps
 
     with Image.open(io.BytesIO(content)) as opened:

@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """Inputs and labels after planting, and which samples were touched."""
+    """The inputs and labels after planting, and which samples were touched."""
 
     x: Array
     labels: Integers

@@ -33,7 +33,7 @@ class Originals:
         return cls(pictures=pictures if held <= HELD_BYTES else None)
 
     def show(self, rows: Sequence[int]) -> list[Preview]:
-        """Some samples, as people see them."""
+        """Make previews of some samples."""
         # Whatever is odd about a picture was said when it was read.
         with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(os.cpu_count()) as pool:
             return list(pool.map(self._show, rows))
@@ -48,7 +48,7 @@ class Originals:
 
 
 def _thumbnail(picture: Picture) -> bytes | None:
-    """A small version of a picture, if it is still there."""
+    """Make a small version of a picture, if it is still there."""
     try:
         return encoded(thumbnail(picture, SIDE))
     except Exception:  # decoders raise whatever they stumble over

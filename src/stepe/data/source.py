@@ -111,7 +111,7 @@ class Source:
 
     @property
     def classes(self) -> int:
-        """Number of classes."""
+        """The number of classes."""
         return len(self.class_names)
 
     @property
@@ -121,7 +121,7 @@ class Source:
         return self.kind != "text" and not has_codes
 
     def planted(self, noise: Noise | None, seed: int) -> "Source":
-        """The same samples with noise; what they were before becomes the truth."""
+        """Return the same samples with noise; what they were before becomes the truth."""
         if self.noise_rate:
             raise InputError(f"{self.name} has wrong labels of its own; leave the noise out")
         if noise is None:
@@ -157,7 +157,7 @@ class Source:
         return noise.plant(self.x, self.labels, self.classes, seed)
 
     def previews(self, index: list[int]) -> list[Preview]:
-        """Training samples as a person is to see them."""
+        """Return training samples as a person is to see them."""
         rows = [self.names.rows[i] for i in index]
         found = [Preview(row) for row in rows] if self.originals is None else self.originals.show(rows)
         if self.image_shape is None:
@@ -168,7 +168,7 @@ class Source:
         ]
 
     def _picture(self, index: int) -> bytes:
-        """A sample as the network sees it."""
+        """Draw a sample as the network sees it."""
         from PIL import Image
 
         assert self.image_shape is not None
@@ -180,7 +180,7 @@ class Source:
 
 
 def _mean_of(directions: npt.NDArray[np.float32], texts: Integers) -> npt.NDArray[np.float32]:
-    """The mean direction of the n-grams of each text, whose numbers are the rows; 0 pads."""
+    """Average the directions of the n-grams of each text, whose numbers are the rows; 0 pads."""
     directions[0] = 0
     means = np.empty((len(texts), directions.shape[1]), dtype=np.float32)
     for i, text in enumerate(texts):
@@ -189,7 +189,7 @@ def _mean_of(directions: npt.NDArray[np.float32], texts: Integers) -> npt.NDArra
 
 
 def digits() -> Source:
-    """scikit-learn's bundled handwritten digits: 1797 pictures of 8 x 8, a fifth of them held out."""
+    """Return scikit-learn's bundled handwritten digits: 1797 pictures of 8 x 8, a fifth of them held out."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
@@ -209,7 +209,7 @@ BUNDLED: dict[str, Callable[[], Source]] = {"digits": digits}
 
 
 def from_cifar(name: str, data_dir: Path | None = None) -> Source:
-    """CIFAR-10 or -100 with their own labels or the human ones of CIFAR-N; the clean test set is held out."""
+    """Load CIFAR-10 or -100 with their own labels or the human ones of CIFAR-N; the clean test set is held out."""
     data = cifar_n.load(name, data_dir)
     return Source(
         name=data.name.replace(":", "-"),
@@ -242,7 +242,7 @@ def open_own(
     gpu: bool = False,
     fit: FitEncoder = fit_encoder,
 ) -> Source:
-    """People's own data: a path, a reference, a pair of arrays or a table in memory."""
+    """Open people's own data: a path, a reference, a pair of arrays or a table in memory."""
     layout = layout or Layout()
     if isinstance(data, tuple):
         layout.check_no_columns("a pair of arrays")
@@ -314,7 +314,7 @@ def from_collection(
 def _known_labels(
     held_out: Collection, class_names: list[str], say: Say
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Which samples of a separate test set have a label, and its number."""
+    """Find which samples of a separate test set have a label, and its number."""
     number = {label: i for i, label in enumerate(class_names)}
     if unknown := sorted(set(held_out.labels) - set(number) - {""}):
         raise InputError(
@@ -347,7 +347,7 @@ def open_source(
     gpu: bool = False,
     fit: FitEncoder = fit_encoder,
 ) -> Source:
-    """A source by path or by name; a local path wins, and ``say`` is told so."""
+    """Open a source by path or by name; a local path wins, and ``say`` is told so."""
     layout = layout or Layout()
     path = Path(data)
     if data in cifar_n.NAMES and not _exists(path):

@@ -44,7 +44,7 @@ def hold_out(
 def _hold_out_groups(
     labels: npt.NDArray[np.int64], share: float, together: Sequence[str], order: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """Group by group, of the next few always the one that brings the classes nearest to their share."""
+    """Hold out group by group, of the next few always the one that brings the classes nearest to their share."""
     members: dict[str, list[int]] = {}
     for sample in order.tolist():
         members.setdefault(together[sample] or f"\0{sample}", []).append(sample)

@@ -24,7 +24,7 @@ FEW = 10
 
 
 def read_table(path: Path, encoding: str = "utf-8") -> "pd.DataFrame":
-    """A file of rows, cell by cell as they were written."""
+    """Read a file of rows, cell by cell as they were written."""
     import pyarrow as pa
 
     batches = list(read(path, encoding))
@@ -38,12 +38,12 @@ def read_table(path: Path, encoding: str = "utf-8") -> "pd.DataFrame":
 
 
 def is_hf_folder(path: Path) -> bool:
-    """Whether ``datasets`` saved a data set (or several splits) here."""
+    """Say whether ``datasets`` saved a data set (or several splits) here."""
     return path.is_dir() and any((path / name).is_file() for name in ("state.json", "dataset_dict.json"))
 
 
 def read_hf_folder(path: Path) -> "pd.DataFrame":
-    """A data set as ``save_to_disk`` wrote it: Arrow files, with the names of the classes beside them."""
+    """Read a data set as ``save_to_disk`` wrote it: Arrow files, with the names of the classes beside them."""
     import pandas as pd
     import pyarrow as pa
 
@@ -69,7 +69,7 @@ def read_hf_folder(path: Path) -> "pd.DataFrame":
 
 
 def read_hf_hub(name: str) -> "pd.DataFrame":
-    """``hf:NAME`` or ``hf:NAME:SPLIT``, through the package ``datasets``."""
+    """Read ``hf:NAME`` or ``hf:NAME:SPLIT``, through the package ``datasets``."""
     dataset, _, split = name.removeprefix(HF_PREFIX).partition(":")
     try:
         datasets = importlib.import_module("datasets")
@@ -85,7 +85,7 @@ def read_hf_hub(name: str) -> "pd.DataFrame":
 
 
 def _name_classes(table: "pd.DataFrame", names: dict[str, list[str] | None]) -> "pd.DataFrame":
-    """Class numbers as the names they stand for; -1, as the hub has it, is no label."""
+    """Replace class numbers by the names they stand for; -1, as the hub has it, is no label."""
     for column, classes in names.items():
         if classes and column in table.columns:
             table[column] = [
@@ -109,7 +109,7 @@ def check_column(table: "pd.DataFrame", column: str, option: str, name: str) -> 
 
 
 def expand_features(table: "pd.DataFrame", wanted: Sequence[str], name: str) -> list[str]:
-    """Columns by name or pattern, as in ``embedding_*``."""
+    """Find columns by name or pattern, as in ``embedding_*``."""
     found: list[str] = []
     for pattern in wanted:
         matching = [pattern] if pattern in table.columns else fnmatch.filter(map(str, table.columns), pattern)
@@ -120,7 +120,7 @@ def expand_features(table: "pd.DataFrame", wanted: Sequence[str], name: str) -> 
 
 
 def feature_matrix(table: "pd.DataFrame", columns: Sequence[str], name: str) -> npt.NDArray[np.float64]:
-    """Numeric columns, or one column of vectors, as a matrix."""
+    """Make a matrix of numeric columns, or of one column of vectors."""
     if len(columns) == 1 and len(table) and isinstance(table[columns[0]].iloc[0], list | tuple | np.ndarray):
         try:
             return np.stack([np.asarray(cell, dtype=np.float64) for cell in table[columns[0]]])
@@ -137,7 +137,7 @@ def feature_matrix(table: "pd.DataFrame", columns: Sequence[str], name: str) -> 
 
 
 def without_ids_and_leaks(table: "pd.DataFrame", labels: Sequence[str]) -> tuple["pd.DataFrame", list[str]]:
-    """The columns to learn from, and a sentence for each that is left out."""
+    """Choose the columns to learn from, and say in a sentence each which are left out."""
     dropped, told = [], []
     for column in table.columns:
         texts = cells(table[column])
@@ -161,7 +161,7 @@ def _one_to_one(texts: Sequence[str], labels: Sequence[str]) -> bool:
 
 
 def _is_id(name: str, values: "pd.Series[Any]", texts: Sequence[str]) -> bool:
-    """Words that hardly repeat; of numbers, which may all differ, those that count up or are called ids."""
+    """Recognise words that hardly repeat; of numbers, which may all differ, those that count up or are called ids."""
     there = [text for text in texts if text]
     different = len(set(there))
     type_ = column_type(values)

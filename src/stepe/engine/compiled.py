@@ -22,5 +22,5 @@ class CompiledEngine(ResidentEngine):
         self._full_judged = torch.compile(super().judged, dynamic=False, options=kernels)
 
     def judged(self, x: Any) -> Tensor:
-        """Outputs of the model that is probed and tested."""
+        """Return outputs of the model that is probed and tested."""
         return self._full_judged(x) if len(x) == self.probe_batch_size else super().judged(x)

@@ -73,7 +73,7 @@ class EagerEngine:
         return self.model if self.average is None else self.average.model
 
     def forward(self, x: Any, model: nn.Module | None = None) -> Tensor:
-        """Outputs of the model in training, or another, in full precision whatever they were computed in."""
+        """Return outputs of the model in training, or another, in full precision whatever they were computed in."""
         # No cache of cast weights: inside a graph it would outlive the step.
         amp = torch.autocast(self.device.type, self._amp, cache_enabled=False) if self._amp else nullcontext()
         with amp:
@@ -82,7 +82,7 @@ class EagerEngine:
         return outputs.float() if outputs.dtype in AMP_TYPES.values() else outputs
 
     def judged(self, x: Any) -> Tensor:
-        """Outputs of the model that is probed and tested."""
+        """Return outputs of the model that is probed and tested."""
         return self.forward(x, self.judge_model)
 
     def probe(
@@ -102,7 +102,7 @@ class EagerEngine:
         return self._judge_all(samples, labels, Stream.named(self.task.seed, "judge"), "augmented")
 
     def mark(self) -> Awaitable | None:
-        """What to wait for until all work launched so far is done; ``None`` where launching is doing."""
+        """Return what to wait for until all work launched so far is done; ``None`` where launching is doing."""
         if self.device.type != "cuda":
             return None
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -159,7 +159,7 @@ class EagerEngine:
         return exhaust(self.train_steps(plan, method))
 
     def train_steps(self, plan: Plan, method: Method) -> Steps[float]:
-        """The same, step by step."""
+        """Train one epoch as planned, step by step; returns the mean training loss."""
         shares = self.shares(plan)
         total = torch.zeros((), device=self.device)
         for share, batch in zip(shares, self.batches(plan, shares), strict=True):
@@ -169,7 +169,7 @@ class EagerEngine:
         return float(self.ranks.mean(total)) / sum(share.size for share in shares)
 
     def batches(self, plan: Plan, shares: list[Share]) -> Iterator[Batch]:
-        """The samples of every share, on the device."""
+        """Give the samples of every share, on the device."""
         stream = Stream.named(self.task.seed, "augment", plan.epoch)
         inputs = self.samples.fetch([share.index for share in shares], stream, "augmented")
         seed_globals(stream, self.device)  # for what draws before the first step
@@ -185,7 +185,7 @@ class EagerEngine:
             )
 
     def train_on(self, batch: Batch, plan: Plan, share: Share, steps: int, method: Method) -> Tensor:
-        """One update, one of so many in the epoch, at the rate of its time; returns the loss."""
+        """Make one update, one of so many in the epoch, at the rate of its time; returns the loss."""
         # Dropout and its like draw under the step's name, whatever was drawn before.
         seed_globals(self.draws(plan.epoch, share.step), self.device)
         with self.at_rate(plan, share, steps):
@@ -193,14 +193,14 @@ class EagerEngine:
 
     @contextmanager
     def at_rate(self, plan: Plan, share: Share, steps: int) -> Iterator[None]:
-        """Within, the optimizer has the learning rate of a share's update."""
+        """Give the optimizer, for the time being, the learning rate of a share's update."""
         self.rate.before_step(share.progress)
         yield
         self.learning_rate = float(self.optimizer.param_groups[0]["lr"])
         self.rate.after_step((plan.epoch + (share.step + 1) / steps) / plan.epochs)
 
     def shares(self, plan: Plan) -> list[Share]:
-        """This rank's share of every batch."""
+        """List this rank's share of every batch."""
         return plan.batches(self.batch_size, rank=self.ranks.rank, world=self.ranks.world)
 
     def end_epoch(self, plan: Plan, method: Method, shares: list[Share]) -> None:
@@ -213,17 +213,17 @@ class EagerEngine:
         self.ranks.exchange(method.written(), [share.index for share in shares])
 
     def hand_over(self) -> None:
-        """The run is over: the model is what was probed and tested."""
+        """End the run: the model becomes what was probed and tested."""
         if self.average is not None:
             self.average.hand_over()
 
     def draws(self, epoch: int, step: int) -> Stream:
-        """What dropout and its like draw in a step: on each rank something else."""
+        """Name what dropout and its like draw in a step: on each rank something else."""
         purpose = "model" if self.ranks.is_first else f"model of rank {self.ranks.rank}"
         return Stream.named(self.task.seed, purpose, epoch, step)
 
     def step(self, method: Method, batch: Batch) -> Tensor:
-        """One update; returns the loss, still on the device."""
+        """Make one update; returns the loss, still on the device."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = method.loss(self.forward, batch)
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
@@ -235,7 +235,7 @@ class EagerEngine:
         return loss.detach()
 
     def state_dict(self) -> dict[str, Any]:
-        """All but the model's own weights, which are saved apart."""
+        """Return all but the model's own weights, which are saved apart."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "rate": self.rate.state_dict(),
@@ -267,7 +267,7 @@ def check_outputs(outputs: Any) -> None:
 
 
 def to_device(x: Any, device: torch.device) -> Any:
-    """Tensors, and the tensors inside lists, tuples and dicts, on a device."""
+    """Put tensors, and the tensors inside lists, tuples and dicts, on a device."""
     if isinstance(x, Tensor):
         return x.to(device, non_blocking=True)
     if callable(getattr(x, "to", None)):  # packed sequences, tokenizers' encodings

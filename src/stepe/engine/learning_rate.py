@@ -12,12 +12,12 @@ RateShape = Callable[[float], float]
 
 
 def cosine(progress: float) -> float:
-    """Cosine decay to zero."""
+    """Let the rate fall to zero along a cosine."""
     return (1 + math.cos(math.pi * progress)) / 2
 
 
 def constant(progress: float) -> float:
-    """The first rate, throughout."""
+    """Keep the first rate throughout."""
     return 1.0
 
 
@@ -35,10 +35,10 @@ class ProgressRate:
             group["lr"] = first * self.shape(progress)
 
     def after_step(self, progress: float) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The first rates."""
+        """Return the first rates."""
         return {"first": self.first}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -59,7 +59,7 @@ class TorchRate:
         self.last = total - 1 if last is None else last
 
     def before_step(self, progress: float) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def after_step(self, progress: float) -> None:
         """Catch up with the run."""
@@ -68,7 +68,7 @@ class TorchRate:
             self.done += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """The scheduler's state and how often it stepped."""
+        """Return the scheduler's state and how often it stepped."""
         return {"scheduler": self.scheduler.state_dict(), "done": self.done}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ _Kind = tuple[torch.Size, torch.dtype] | None
 
 
 def _kind(values: Tensor | None) -> _Kind:
-    """What a graph that reads the values depends on, other than the values."""
+    """Describe what a graph that reads the values depends on, other than the values."""
     return None if values is None else (values.shape, values.dtype)
 
 
@@ -145,7 +145,7 @@ class ResidentEngine(EagerEngine):
             default.graphsafe_set_state(before)
 
     def _rates(self, progress: list[float], plan: Plan) -> Tensor:
-        """The learning rate of every step and parameter group."""
+        """Compute the learning rate of every step and parameter group."""
         table, constants = [], self._constants()
         with warnings.catch_warnings():
             # A scheduler that runs ahead of the steps is what is wanted here.
@@ -163,7 +163,7 @@ class ResidentEngine(EagerEngine):
         return torch.tensor(table)
 
     def _constants(self) -> list[dict[str, Any]]:
-        """The optimizer's settings that a graph holds as they were when it was captured."""
+        """Return the optimizer's settings that a graph holds as they were when it was captured."""
         groups = self.optimizer.param_groups
         return [{name: group[name] for name in group if name not in ("params", "lr")} for group in groups]
 
@@ -194,7 +194,7 @@ class ResidentEngine(EagerEngine):
         return epoch
 
     def _keep(self, name: str, values: Tensor | None) -> Tensor | None:
-        """Values in a buffer that keeps its address from epoch to epoch, also over epochs that have none."""
+        """Keep values in a buffer that has the same address from epoch to epoch, also over epochs that have none."""
         if values is None:
             return None
         key = name, _kind(values)
@@ -208,8 +208,8 @@ class ResidentEngine(EagerEngine):
         return self._augment.draw(index, Stream.named(self.task.seed, "augment", plan.epoch))
 
     def _step(self, epoch: _Epoch, method: Method, size: int) -> None:
-        """One step of ``size`` samples over all ranks, reading and advancing the device's own counters: the body of
-        the graph.
+        """Make one step of ``size`` samples over all ranks, reading and advancing the device's own counters: the body
+        of the graph.
         """
         full = size == self.batch_size
         gather, run = (self._full_gather, self._full_forward) if full else (self._gather, self.forward)
@@ -302,7 +302,7 @@ class ResidentEngine(EagerEngine):
                 tensor.zero_()
 
     def _touched(self, epoch: _Epoch, method: Method) -> list[Tensor]:
-        """All a step writes; the optimizer's state last, since it may not exist yet."""
+        """List all that a step writes; the optimizer's state last, since it may not exist yet."""
         state = [
             value
             for group in self.optimizer.param_groups

@@ -43,7 +43,7 @@ Rule = Callable[[Tensor, int, Any, Tensors], Tensor]
 
 
 class NotStackableError(Exception):
-    """These models train in turn."""
+    """These models cannot be one stack, and train in turn."""
 
 
 class _Products(torch.autograd.Function):
@@ -106,7 +106,7 @@ def _flatten(rows: Tensor, models: int, layer: nn.Flatten, stacked: Tensors) -> 
 
 
 def _dropout(rows: Tensor, models: int, layer: nn.Dropout, stacked: Tensors) -> Tensor:
-    """On a CPU, torch takes longer to draw a number for each unit than the layers to compute it: 16 bits are enough."""
+    """Draw 16 bits a unit: on a CPU, torch takes longer to draw a number for each than the layers to compute it."""
     kept = round((1 - layer.p) * DRAWS)
     if not layer.training or rows.device.type != "cpu" or not 0 < kept < DRAWS:
         return F.dropout(rows, layer.p, layer.training)
@@ -116,7 +116,7 @@ def _dropout(rows: Tensor, models: int, layer: nn.Dropout, stacked: Tensors) -> 
 
 
 def _columns(rows: Tensor, models: int, layer: Columns, stacked: Tensors) -> Tensor:
-    """The embeddings of all models are those of one, in which each finds its own further down."""
+    """Look up the embeddings of all models as those of one, in which each finds its own further down."""
     codes = rows[:, layer.numbers :].long()
     model = torch.arange(models, device=rows.device).repeat_interleave(len(rows) // models)
     parts = [rows[:, : layer.numbers]]
@@ -162,7 +162,7 @@ RULES: dict[Any, Rule] = {
 
 
 def _matching(models: Sequence[nn.Module]) -> Iterator[tuple[nn.Module, ...]]:
-    """The layers in the order in which they run, each with those in its place in the other models."""
+    """Give the layers in the order in which they run, each with those in its place in the other models."""
     for module in models:
         _check_ordinary(module)
     first = models[0]
@@ -188,7 +188,7 @@ def _check_ordinary(module: nn.Module) -> None:
 
 
 def _own_tensors(layers: Sequence[nn.Module]) -> dict[str, list[Tensor]]:
-    """The parameters and buffers of layers that match, and of their parts, by name; none where they have none."""
+    """Collect the parameters and buffers of layers that match, and of their parts, by name; some have none."""
     named: list[Tensors] = []
     for layer in layers:
         parts = (*layer.named_parameters(remove_duplicate=False), *layer.named_buffers(remove_duplicate=False))
@@ -227,7 +227,7 @@ class Stack:
         ]
 
     def _take(self, own: list[Tensor]) -> Tensor | None:
-        """One tensor, of which the models' own become parts."""
+        """Make one tensor, and the models' own become parts of it."""
         if not own:
             return None
         together = torch.stack([tensor.detach() for tensor in own])
@@ -249,7 +249,7 @@ class Stack:
         self._shared.clear()
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Outputs of all models, each for its own part of the rows."""
+        """Return outputs of all models, each for its own part of the rows."""
         for rule, layer, stacked in self._layers:
             rows = rule(rows, self.models, layer, stacked)
         return rows
@@ -265,7 +265,7 @@ class Stack:
 
 
 def stack_of(engines: Sequence[EagerEngine], method: Method) -> Stack | None:
-    """The engines' models as one, if they can be: small ones, of layers that have a rule, without anything special."""
+    """Make the engines' models one, if they can be: small ones, of layers that have a rule, with nothing special."""
     if len(engines) < 2 or not method.stacks or not all(map(_is_ordinary, engines)):
         return None
     models, samples = [engine.model for engine in engines], engines[0].samples
@@ -320,7 +320,7 @@ def train_steps(stack: Stack, engines: Sequence[EagerEngine], plans: Sequence[Pl
 
 
 class Turn(NamedTuple):
-    """A batch, and whose it is."""
+    """A batch, and the engine that trains on it."""
 
     engine: EagerEngine
     plan: Plan
@@ -358,7 +358,7 @@ def _fused(optimizers: Sequence[Optimizer]) -> Iterator[None]:
 
 
 def _joined(batches: list[Batch]) -> Batch:
-    """Batches of one length, one after the other."""
+    """Join batches of one length, one after the other."""
     weights = [batch.weight / batch.total_weight for batch in batches if batch.weight is not None]
     return Batch(
         x=torch.cat([batch.x for batch in batches]),

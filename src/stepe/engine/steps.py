@@ -10,7 +10,7 @@ class Awaitable(Protocol):
     """Something on the device that will have happened, such as a ``torch.cuda.Event``."""
 
     def query(self) -> bool:
-        """Whether it has."""
+        """Say whether it has happened."""
         ...
 
 

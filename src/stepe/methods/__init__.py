@@ -85,7 +85,7 @@ __all__ = [
 
 
 def method_class(name: str) -> type[Method]:
-    """The class of a method, by name."""
+    """Find the class of a method by its name."""
     if name not in EVERY_METHOD:
         near = resembling(name, EVERY_METHOD)
         choice = ", ".join(EVERY_METHOD)
@@ -94,7 +94,7 @@ def method_class(name: str) -> type[Method]:
 
 
 def make_method(method: str | Method, **options: Any) -> Method:
-    """A method from its name and options, or a ready one as it is."""
+    """Make a method from its name and options; a ready one is returned as it is."""
     if isinstance(method, Method):
         if options:
             raise InputError(
@@ -108,7 +108,7 @@ def make_method(method: str | Method, **options: Any) -> Method:
 
 
 def method_with(method: str | Method, options: Mapping[str, Any]) -> Method:
-    """A method where a signature names the options of Step-E: those that were left at their defaults were not given."""
+    """Make a method where a signature names the options of Step-E: those left at their defaults were not given."""
     defaults = {option.name: option.default for option in fields(StepwiseElimination)}
     return make_method(method, **{name: value for name, value in options.items() if value != defaults[name]})
 

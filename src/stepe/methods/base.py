@@ -62,7 +62,7 @@ class Method(ABC):
 
     @classmethod
     def options(cls) -> list[str]:
-        """Names of the options this method takes."""
+        """List the options that this method takes."""
         return [option.name for option in fields(cls)] if is_dataclass(cls) else []
 
     def start(self, task: Task, ledger: Ledger) -> None:
@@ -85,22 +85,22 @@ class Method(ABC):
 
     @property
     def stacks(self) -> bool:
-        """Whether the loss is a mean over samples, each of which knows no other but the one :meth:`Batch.before` it:
-        then batches of several models can be one (``Batch.parts``).
+        """Whether the loss is a mean over samples that know no other but the one :meth:`Batch.before` them: then
+        batches of several models can be one (``Batch.parts``).
         """
         return not self.has_own_loss
 
     def network(self, model: nn.Module) -> nn.Module:
-        """What trains in the model's place; in eval mode it gives the outputs of one model. Itself, as a rule."""
+        """Return what trains in the model's place; in eval mode it gives the outputs of one model."""
         return model
 
     def trained(self, network: nn.Module) -> nn.Module:
-        """The model of what :meth:`network` gave, to be handed over in the end."""
+        """Return the model, to be handed over in the end, of what :meth:`network` gave."""
         return network
 
     @abstractmethod
     def wants_probe(self, epoch: int) -> bool:
-        """Whether a fresh probe is needed before this epoch."""
+        """Say whether a fresh probe is needed before this epoch."""
 
     def observe(self, epoch: int, seen: Observation, ledger: Ledger) -> None:
         """Take in the probe before an epoch, and learn what there is to learn from it."""
@@ -116,11 +116,11 @@ class Method(ABC):
         """Set what :meth:`loss` reads in an epoch, once before it: shares drawn at random, for example."""
 
     def scores(self, ledger: Ledger) -> Tensor:
-        """How suspicious each label is to this method; the paper's measure is the loss."""
+        """Score how suspicious each label is to this method; the paper's measure is the loss."""
         return ledger["score"]
 
     def keep_lowest(self, epoch: int, scores: Tensor, drop_fraction: float) -> Plan:
-        """An epoch on the samples with the lowest scores, and on those whose label was checked."""
+        """Plan an epoch on the samples with the lowest scores, and on those whose label was checked."""
         scores, drop_fraction = protect(scores, drop_fraction, self.task.trusted)
         chosen = select(scores, drop_fraction)
         return Plan(
@@ -138,25 +138,25 @@ class Method(ABC):
         return batch.mean(self.task.criterion(forward(batch.x), batch.target))
 
     def written(self) -> list[Tensor]:
-        """Columns that :meth:`loss` writes, one row a sample: a capture puts them back as they were, and processes that
-        train together exchange their rows.
+        """List the columns that :meth:`loss` writes, one row a sample: a capture puts them back as they were, and
+        processes that train together exchange their rows.
         """
         return []
 
     def believes(self, ledger: Ledger) -> Belief:
-        """What is held of the labels, by what the ledger remembers."""
+        """Make the belief of what the ledger remembers."""
         return believe(ledger, self.task)
 
     def findings(self) -> dict[str, Any]:
-        """What was found out about the run itself, for the summary, as JSON values."""
+        """Return what was found out about the run itself, for the summary, as JSON values."""
         return {}
 
     def resolved(self, task: Task) -> dict[str, Any]:
-        """Every option by name, as it would be for a task."""
+        """Name every option with what it would be for a task."""
         return {name: getattr(self, name) for name in self.options()}
 
     def state_dict(self) -> dict[str, Any]:
-        """What was found out at run time, as JSON values or tensors."""
+        """Return what was found out at run time, as JSON values or tensors."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 (no state is a valid state)

@@ -31,8 +31,8 @@ ROUNDING = 1e-4
 
 @dataclass
 class CoTeaching(Plain):
-    """In epoch T, each network trains on the ``1 - min(T / T_k, 1) * tau`` of a batch with the smallest losses of the
-    other one. Every sample is seen by both, so nothing counts as dropped.
+    """Train each network, in epoch T, on the ``1 - min(T / T_k, 1) * tau`` of a batch with the smallest losses of the
+    other one. Both see every sample, so nothing counts as dropped.
     """
 
     name: ClassVar[str] = "co-teaching"
@@ -75,18 +75,18 @@ class CoTeaching(Plain):
         self._trusted = None if task.trusted is None else task.trusted.to(task.device)
 
     def network(self, model: nn.Module) -> nn.Module:
-        """The model and a second one that starts from other weights; a pair as it is."""
+        """Pair the model with a second one that starts from other weights; a pair stays as it is."""
         if isinstance(model, Pair):
             return model
         return Pair(model, redrawn(model, Stream.named(self.task.seed, "second network")))
 
     def trained(self, network: nn.Module) -> nn.Module:
-        """The first of the two."""
+        """Return the first of the two."""
         assert isinstance(network, Pair)
         return network.first
 
     def wants_probe(self, epoch: int) -> bool:
-        """To estimate tau: after a sixth of the run and, where that says nothing, again."""
+        """Ask, to estimate tau, after a sixth of the run and, where that says nothing, again."""
         return self._is_open and epoch >= max(1, default_warmup(self.task.epochs))
 
     @property
@@ -104,7 +104,7 @@ class CoTeaching(Plain):
         self._tau = min(CAP_OF_ESTIMATE, self._estimate.rate)
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
-        """All samples, of which each batch leaves a part out."""
+        """Plan an epoch on all samples; each batch leaves a part of them out."""
         return replace(super().plan(epoch, ledger), drop_fraction=self._share_forgotten(epoch))
 
     def prepare(self, epoch: int) -> None:
@@ -115,8 +115,8 @@ class CoTeaching(Plain):
         return self._tau * min(1.0, epoch / self.ramp)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """The losses of both networks, each on what the other has chosen: their weights have nothing in common, so each
-        gets the gradient of its own. Under torchrun, they choose in each process's share of a batch.
+        """Add the losses of both networks, each on what the other has chosen: their weights have nothing in common, so
+        each gets the gradient of its own. Under torchrun, they choose in each process's share of a batch.
         """
         outputs, n = forward(batch.x), len(batch.y)
         if len(outputs) != 2 * n:
@@ -133,34 +133,34 @@ class CoTeaching(Plain):
         return losses
 
     def _taught(self, losses: Tensor, *, by: Tensor, batch: Batch) -> Tensor:
-        """The mean of the losses that the other network has chosen."""
+        """Average the losses that the other network has chosen."""
         trusted = None if self._trusted is None else read_rows(self._trusted, batch.index)
         chosen = small(by, self._forgotten.to(by.device), trusted)
         # A loss that was not chosen counts nothing, even where it is infinite (0 * inf is NaN).
         return batch.mean(losses.masked_fill(~chosen, 0)) * len(losses) / chosen.sum()
 
     def believes(self, ledger: Ledger) -> Belief:
-        """With the rate that tau comes from."""
+        """Believe with the rate that tau comes from."""
         return believe(ledger, self.task, found=self._estimate)
 
     def findings(self) -> dict[str, Any]:
-        """Tau."""
+        """Return tau."""
         return {"rho_max": self._tau}
 
     def state_dict(self) -> dict[str, Any]:
-        """Tau, where it comes from, and the epoch's share of it."""
+        """Save tau, where it comes from, and the epoch's share of it."""
         estimate = None if self._estimate is None else self._estimate.to_json()
         return {"tau": self._tau, "estimate": estimate, "forgotten": self._forgotten}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore them."""
+        """Take up a saved state."""
         self._tau = state["tau"]
         self._estimate = None if state["estimate"] is None else Rate(**state["estimate"])
         self._forgotten.copy_(state["forgotten"])
 
 
 def small(losses: Tensor, forgotten: Tensor, trusted: Tensor | None = None) -> Tensor:
-    """Which samples of a batch have small losses: all but the ``forgotten`` share; of equal ones, the earlier.
+    """Say which losses of a batch are small: all but the ``forgotten`` share; of equal ones, the earlier.
 
     Who is ``trusted`` is among them. By rank, because a graph cannot hold a choice whose size depends on the data.
 

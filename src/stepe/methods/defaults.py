@@ -43,11 +43,11 @@ class Settings:
     refine: float
 
     def guess_starts(self, warmup: int) -> int:
-        """The epoch from which guesses are averaged: what a model thought before is not worth remembering."""
+        """Return the epoch from which guesses are averaged: what a model thought before is not worth remembering."""
         return (warmup + 1) // 2 if self.guess_starts_early else warmup
 
     def first_probe(self, warmup: int, *, finds_out: bool) -> int:
-        """The epoch before which no probe is needed; where something is to be found out, the warm-up is probed too."""
+        """Return the epoch before which no probe is needed; to find something out, the warm-up is probed too."""
         first = 1 if finds_out else warmup
         return min(first, self.guess_starts(warmup)) if self.keeps_guess and self.guess_starts_early else first
 
@@ -116,12 +116,12 @@ def _check_not_about_classes(options: Any, task: Task) -> None:
 
 
 def rho_max_for(rate: float | Rate, *, margin: bool) -> float:
-    """The most to drop, with so many labels wrong: a margin more, as in the paper, or just as many."""
+    """Return the most to drop, with so many labels wrong: a margin more, as in the paper, or just as many."""
     if margin:
         return rate.rho_max if isinstance(rate, Rate) else rho_max_from_rate(rate)
     return min(rate.cap, rate.rate) if isinstance(rate, Rate) else min(CAP_OF_ESTIMATE, check_rate(rate))
 
 
 def resolve_warmup(warmup: int | Literal["auto"] | None, epochs: int) -> int:
-    """The warm-up a user gave, or a sixth of the run, as in the paper, which is the longest that ``auto`` takes."""
+    """Return the warm-up a user gave, or a sixth of the run, as in the paper: the longest that ``auto`` takes."""
     return default_warmup(epochs) if warmup is None or isinstance(warmup, str) else warmup

@@ -28,7 +28,7 @@ from stepe.options import method as option
 
 @dataclass(frozen=True)
 class Parts:
-    """What sets one eliminating method apart from another."""
+    """The parts that set one eliminating method apart from another."""
 
     make_schedule: MakeSchedule
     sticky: bool = False
@@ -98,7 +98,7 @@ class Eliminating(Method):
 
     @property
     def automatic(self) -> Automatic:
-        """What is found out in the run."""
+        """The quantities that the run finds out."""
         return self.dropping.automatic
 
     @property
@@ -172,7 +172,7 @@ class Eliminating(Method):
 
     @property
     def stacks(self) -> bool:
-        """Blends keep to their batch; whether another loss does, who overrides it has to say."""
+        """Whether no other loss takes the place of this one: blends keep to their batch, but another loss may not."""
         return type(self).loss is Eliminating.loss
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:

@@ -22,7 +22,7 @@ SMALLEST = 1e-4
 
 @dataclass
 class EarlyLearning(Plain):
-    """Cross-entropy + ``strength * log(1 - agreement)`` with a running mean of the model's own predictions.
+    """Add to the cross-entropy ``strength * log(1 - agreement)`` with a running mean of the model's own predictions.
 
     Where labels agree with that mean it changes little; where they do not, it cancels their gradient. The defaults are
     the paper's for CIFAR-10 with symmetric noise.
@@ -54,11 +54,11 @@ class EarlyLearning(Plain):
         self._mean = ledger.add_column("early", torch.float32, 0.0, width=task.classes, device=task.device)
 
     def written(self) -> list[Tensor]:
-        """The running mean."""
+        """Return the running mean."""
         return [self._mean]
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Cross-entropy and the regulariser; the running mean takes in this batch first, as in the paper."""
+        """Add the regulariser to the cross-entropy; the running mean takes in this batch first, as in the paper."""
         logs = log_probabilities(forward(batch.x), self.task)
         probability = logs[:, : self.task.classes].exp().clamp(SMALLEST, 1 - SMALLEST)
         with torch.no_grad():

@@ -15,7 +15,7 @@ from stepe.options import Option
 
 @dataclass
 class GeneralisedCrossEntropy(RobustLoss):
-    """``(1 - p ** q) / q``, p being the probability of the given label: bounded, so no label can pull without end."""
+    """Train by ``(1 - p ** q) / q``, p being the given label's probability: bounded, so no label pulls without end."""
 
     name: ClassVar[str] = "gce"
     summary: ClassVar[str] = "a bounded loss between cross-entropy and absolute error"
@@ -29,5 +29,5 @@ class GeneralisedCrossEntropy(RobustLoss):
     ] = 0.7
 
     def losses(self, logs: Tensor, labels: Tensor) -> Tensor:
-        """By way of the logarithm, whose gradient does not explode where a probability is 0."""
+        """Go by way of the logarithm, whose gradient does not explode where a probability is 0."""
         return -(self.q * of_label(logs, labels)).expm1() / self.q

@@ -15,7 +15,7 @@ from stepe.options import Option
 
 @dataclass
 class LabelSmoothing(RobustLoss):
-    """Cross-entropy with the target (1 - epsilon) label + epsilon / classes."""
+    """Train by the cross-entropy with the target (1 - epsilon) label + epsilon / classes."""
 
     name: ClassVar[str] = "label-smoothing"
     summary: ClassVar[str] = "a little of every label is spread over all classes"
@@ -24,5 +24,5 @@ class LabelSmoothing(RobustLoss):
     smoothing: Annotated[float, Option("Share of every label that is spread: epsilon.", min=0, below=1)] = 0.1
 
     def losses(self, logs: Tensor, labels: Tensor) -> Tensor:
-        """The cross-entropy of the label and, for the share, that of every class alike."""
+        """Take the cross-entropy of the label and, for the share, that of every class alike."""
         return -(1 - self.smoothing) * of_label(logs, labels) - self.smoothing * logs.mean(1)

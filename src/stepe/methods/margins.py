@@ -25,7 +25,7 @@ from stepe.options import Option
 
 @dataclass
 class Margins(Plain):
-    """The score is the mean margin (logit of the label minus the largest other logit) over the training steps."""
+    """Score by the mean margin (logit of the label minus the largest other logit) over the training steps."""
 
     name: ClassVar[str] = "margins"
     summary: ClassVar[str] = "leaves out the samples whose margin was low over the first half (AUM)"
@@ -65,11 +65,11 @@ class Margins(Plain):
         self._measuring = torch.ones((), device=task.device)
 
     def written(self) -> list[Tensor]:
-        """The margins."""
+        """Return the margins."""
         return [self._margins]
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
-        """All samples, then those whose margins were not too low."""
+        """Plan an epoch on all samples, then on those whose margins were not too low."""
         if epoch < self.warmup_epochs:
             return super().plan(epoch, ledger)
         scores = self._scores(ledger)
@@ -82,7 +82,7 @@ class Margins(Plain):
         self._measuring.fill_(float(epoch < self.warmup_epochs))
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """The criterion's; the margins are by the way."""
+        """Take the criterion's loss; the margins are measured by the way."""
         outputs = forward(batch.x)
         check_logits(outputs, self.task)
         margin = margins(outputs.detach(), batch.y)
@@ -101,9 +101,9 @@ class Margins(Plain):
         return -total / times.clamp(min=1)
 
     def state_dict(self) -> dict[str, Any]:
-        """Which half it is, for runs that are taken up within an epoch."""
+        """Save which half it is, for runs that are taken up within an epoch."""
         return {"measuring": self._measuring}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore it."""
+        """Take up a saved state."""
         self._measuring.copy_(state["measuring"])

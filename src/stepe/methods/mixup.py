@@ -18,7 +18,7 @@ from stepe.options import Option
 
 @dataclass
 class Mixup(Plain):
-    """Plain training on blends."""
+    """Train plainly on blends."""
 
     name: ClassVar[str] = "mixup"
     summary: ClassVar[str] = "blends of two samples, under the labels of both"
@@ -40,13 +40,13 @@ class Mixup(Plain):
         self._blends.draw(epoch)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """The losses of the blends."""
+        """Take the losses of the blends."""
         return self._blends.loss(forward, batch)
 
     def state_dict(self) -> dict[str, Any]:
-        """The shares of the epoch."""
+        """Save the shares of the epoch."""
         return self._blends.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore them."""
+        """Take up a saved state."""
         self._blends.load_state_dict(state)

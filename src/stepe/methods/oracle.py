@@ -8,7 +8,7 @@ from stepe.methods.plain import Plain
 
 @dataclass
 class Oracle(Plain):
-    """Plain training, handed another label column by whoever prepares the data."""
+    """Train plainly on clean labels, which come from whatever prepares the data."""
 
     name: ClassVar[str] = "oracle"
     summary: ClassVar[str] = "plain training on the clean labels: the upper bound"

@@ -8,11 +8,11 @@ from stepe.methods.base import Method
 
 @dataclass
 class Plain(Method):
-    """Every sample, every epoch, cross-entropy."""
+    """Train on every sample in every epoch, by the criterion."""
 
     name: ClassVar[str] = "plain"
     summary: ClassVar[str] = "all samples, no cleaning (the paper's baseline)"
 
     def wants_probe(self, epoch: int) -> bool:
-        """Never."""
+        """Ask never."""
         return False

@@ -17,12 +17,12 @@ from stepe.options import Option, check_fields
 
 
 def part(kept: Tensor, epoch: int, task: Task) -> Plan:
-    """An epoch on a part that stays the same."""
+    """Plan an epoch on a part that stays the same."""
     return Plan(epoch, task.epochs, kept, task.seed, drop_fraction=float((~kept).double().mean()))
 
 
 class Part(Plain):
-    """Plain training on some samples; the probe says how likely every class is to all of them."""
+    """Train plainly on some samples; the probe says how likely every class is to all of them."""
 
     name: ClassVar[str] = "part"
     summary: ClassVar[str] = "plain training on some of the samples"
@@ -38,7 +38,7 @@ class Part(Plain):
         ledger.add_column("guess", torch.float32, float("nan"), width=task.classes)
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
-        """The part."""
+        """Plan an epoch on the part."""
         return part(self.kept, epoch, self.task)
 
 
@@ -75,9 +75,9 @@ class Pruned(Plain):
         self._kept = ~pruned if task.trusted is None else ~pruned | task.trusted
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
-        """All but the pruned."""
+        """Plan an epoch on all but the pruned."""
         return part(self._kept, epoch, self.task)
 
     def observe(self, epoch: int, seen: Observation, ledger: Ledger) -> None:
-        """Take in what the models said that did not train on the labels."""
+        """Take in what models said that did not train on the labels."""
         super().observe(epoch, self._judged, ledger)

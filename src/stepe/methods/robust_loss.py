@@ -14,27 +14,27 @@ from stepe.methods.plain import Plain
 
 @dataclass
 class RobustLoss(Plain):
-    """Plain training with another loss; the probe, and so the ranking of the samples, keeps the criterion's."""
+    """Train plainly with another loss; the probe, and so the ranking of the samples, keeps the criterion's."""
 
     needs_classes: ClassVar[bool] = True
 
     @abstractmethod
     def losses(self, logs: Tensor, labels: Tensor) -> Tensor:
-        """One loss per sample, from the logarithms of the class probabilities and the labels."""
+        """Return one loss per sample, from the logarithms of the class probabilities and the labels."""
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Weighted mean of the losses."""
+        """Average the losses by their weights."""
         return batch.mean(self.losses(log_probabilities(forward(batch.x), self.task), batch.target))
 
 
 def log_probabilities(outputs: Tensor, task: Task) -> Tensor:
-    """Of every class."""
+    """Return the logarithm of every class's probability."""
     check_logits(outputs, task)
     return outputs.log_softmax(1)
 
 
 def check_logits(outputs: Tensor, task: Task) -> None:
-    """Fewer logits than classes would otherwise end as an assertion on the device."""
+    """Refuse fewer logits than classes, which would otherwise end as an assertion on the device."""
     if not task.can_read(outputs):
         raise InputError(
             f"the model's outputs have shape {tuple(outputs.shape)} and the labels {task.classes} classes; this method "
@@ -43,5 +43,5 @@ def check_logits(outputs: Tensor, task: Task) -> None:
 
 
 def of_label(logs: Tensor, labels: Tensor) -> Tensor:
-    """The logarithm of each label's probability; torch's own loss has gradients that are the same every time."""
+    """Return the logarithm of each label's probability, by torch's own loss: its gradients are the same every time."""
     return -F.nll_loss(logs, labels, reduction="none")

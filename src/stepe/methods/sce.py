@@ -17,7 +17,7 @@ from stepe.options import Option
 
 @dataclass
 class SymmetricCrossEntropy(RobustLoss):
-    """``alpha`` cross-entropy + ``beta`` reverse cross-entropy; the defaults are the paper's for CIFAR-10.
+    """Train by ``alpha`` cross-entropy + ``beta`` reverse cross-entropy; the defaults are the paper's for CIFAR-10.
 
     Reverse cross-entropy has label and prediction change places: ``-sum(prediction * log(label))``. The logarithm of
     the label's zeros is set to ``log_zero``, which makes it ``-log_zero * (1 - p)``, p being the probability of the
@@ -41,6 +41,6 @@ class SymmetricCrossEntropy(RobustLoss):
             raise InputError("alpha and beta are 0, so that nothing is learned; give one of them more")
 
     def losses(self, logs: Tensor, labels: Tensor) -> Tensor:
-        """Both, of the given label's probability."""
+        """Add both, of the given label's probability."""
         log_given = of_label(logs, labels)
         return -self.alpha * log_given + self.beta * self.log_zero * log_given.expm1()

@@ -23,14 +23,14 @@ class SelfPaced(Method):
     view: ViewOption = "augmented"
 
     def keep_fraction(self, epoch: int) -> float:
-        """Share of the samples that train in an epoch."""
+        """Return the share of the samples that train in an epoch."""
         progress = min(1.0, epoch / (self.reach * self.task.epochs))
         return self.keep_start + (1 - self.keep_start) * progress
 
     def wants_probe(self, epoch: int) -> bool:
-        """Always."""
+        """Ask always."""
         return True
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
-        """The samples with the lowest losses."""
+        """Plan an epoch on the samples with the lowest losses."""
         return self.keep_lowest(epoch, ledger["score"], 1 - self.keep_fraction(epoch))

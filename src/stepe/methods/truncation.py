@@ -55,7 +55,7 @@ class Truncation(Method):
         self._tau = torch.tensor(float("inf"), device=task.device)
 
     def wants_probe(self, epoch: int) -> bool:
-        """Once: before training, or after the first epoch."""
+        """Ask once: before training, or after the first epoch."""
         return epoch == (0 if self.threshold == "untrained" else 1)
 
     def observe(self, epoch: int, seen: Observation, ledger: Ledger) -> None:
@@ -65,15 +65,15 @@ class Truncation(Method):
             self._tau.fill_(select(ledger["loss"], self._rho_max).cut)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Mean of min(loss, tau): the gradient of a clipped sample is zero."""
+        """Average min(loss, tau): the gradient of a clipped sample is zero."""
         losses = self.task.criterion(forward(batch.x), batch.target)
         return batch.mean(torch.minimum(losses, self._tau.to(losses)))
 
     def state_dict(self) -> dict[str, Any]:
-        """rho_max and the threshold."""
+        """Save rho_max and the threshold."""
         return {"rho_max": self._rho_max, "tau": self._tau}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore rho_max and the threshold."""
+        """Take up a saved state."""
         self._rho_max = state["rho_max"]
         self._tau.copy_(state["tau"])

@@ -45,11 +45,11 @@ class Average:
             value.copy_(mean)
 
     def tensors(self) -> list[Tensor]:
-        """All tensors that an update writes."""
+        """List all tensors that an update writes."""
         return _state(self.model)
 
     def state_dict(self) -> dict[str, Any]:
-        """The averaged weights."""
+        """Return the averaged weights."""
         return self.model.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from stepe.errors import InputError
 
 
 def copy_of(model: nn.Module, purpose: str) -> nn.Module:
-    """A deep copy of a model.
+    """Make a deep copy of a model.
 
     Where none can be made, the error says ``purpose``: what the copy is for, and how to do without.
     """

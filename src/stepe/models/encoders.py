@@ -30,7 +30,7 @@ class TokenEncoder:
         return cls(model, min(LONGEST, longest))
 
     def encode(self, inputs: Sequence[str]) -> Array:
-        """The numbers of the tokens, shifted by one so that 0 is padding whatever the model pads with."""
+        """Return the numbers of the tokens, shifted by one so that 0 is padding whatever the model pads with."""
         read = tokenizer(self.model)(
             [text[:TEXT_LIMIT] for text in inputs],
             truncation=True,
@@ -64,13 +64,13 @@ class FrozenEncoder:
         return cls(encoder.kind, model, encoder, FeatureEncoder.fit(seen))
 
     def encode(self, inputs: Any) -> Array:
-        """The standardised features."""
+        """Return the standardised features."""
         seen = features(self.model, torch.from_numpy(self.inputs.encode(inputs)))
         return self.outputs.encode(seen.double().numpy())
 
 
 def encoder_fitter(model: str | None, device: torch.device) -> FitEncoder:
-    """How the inputs of a network are encoded on a device; ``model`` names a pretrained one.
+    """Choose how the inputs of a network are encoded on a device; ``model`` names a pretrained one.
 
     To train a pretrained network takes a GPU; without one, its features are as far as it goes.
     """
@@ -86,7 +86,7 @@ def encoder_fitter(model: str | None, device: torch.device) -> FitEncoder:
 
 
 def read_encoder(saved: dict[str, Any]) -> Encoder:
-    """An encoder from its JSON, whether it needs a pretrained network or not."""
+    """Make an encoder of its JSON, whether it needs a pretrained network or not."""
     return encoders.read_encoder(saved, {"TokenEncoder": TokenEncoder, "FrozenEncoder": _frozen})
 
 

@@ -23,7 +23,7 @@ class Pair(nn.Module):
         self.first, self.second = first, second
 
     def forward(self, *inputs: Any, **named: Any) -> Tensor:
-        """The outputs of both networks, or of the first."""
+        """Return the outputs of both networks, or of the first."""
         outputs: Tensor = self.first(*inputs, **named)
         if not self.training:
             return outputs
@@ -37,7 +37,7 @@ class Pair(nn.Module):
 
 
 def redrawn(model: nn.Module, stream: Stream) -> nn.Module:
-    """A copy of a model that starts from other weights, which ``reset_parameters`` of its modules draws by the seed.
+    """Copy a model, and have ``reset_parameters`` of its modules draw other weights by the seed.
 
     Parts are drawn before the whole, which so has the last word on them. Modules that cannot draw keep their weights.
     """

@@ -26,7 +26,7 @@ def check_model(model: str, kind: str) -> None:
 
 
 def _parts(model: str) -> tuple[str, str]:
-    """Where a model comes from, and its name there."""
+    """Split a model's name into where it comes from, and its name there."""
     prefix, _, name = model.partition(":")
     if prefix not in PACKAGES or not name:
         raise InputError(f"model is {model!r}; write timm:NAME for pictures or hf:NAME for texts, or leave it out")
@@ -59,7 +59,7 @@ def _explained(model: str) -> Iterator[None]:
 
 
 def features(model: str, x: Tensor) -> Tensor:
-    """The features that a pretrained network, which is not trained itself, gives of encoded inputs (n x width)."""
+    """Return the features that a pretrained network, not trained itself, gives of encoded inputs (n x width)."""
     prefix, name = _parts(model)
     package = _package(prefix)
     with _explained(model), preserved():
@@ -83,13 +83,13 @@ class _Normalised(nn.Module):
         self.network, self._mean, self._std = network, mean, std
 
     def forward(self, x: Tensor) -> Tensor:
-        """The pooled features of the network."""
+        """Return the pooled features of the network."""
         found: Tensor = self.network((x.float() / 255 - self._mean) / self._std)
         return found
 
 
 def tokenizer(model: str) -> Any:
-    """The tokenizer of a language model."""
+    """Load the tokenizer of a language model."""
     prefix, name = _parts(model)
     with _explained(model):
         return _loaded(_package(prefix).AutoTokenizer, name)
@@ -103,7 +103,7 @@ class TextFeatures(nn.Module):
         self.model = _loaded(transformers.AutoModel, name)
 
     def forward(self, x: Tensor) -> Tensor:
-        """One row for each text; that of an empty one is zero."""
+        """Return one row for each text; that of an empty one is zero."""
         there = (x > 0).long()
         states: Tensor = self.model(input_ids=(x - 1).clamp(min=0), attention_mask=there).last_hidden_state
         return (states * there[..., None]).sum(1) / there.sum(1, keepdim=True).clamp(min=1)
@@ -121,13 +121,13 @@ class TextClassifier(nn.Module):
             self.model = kind.from_config(_loaded(transformers.AutoConfig, name, num_labels=classes))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
+        """Return logits."""
         logits: Tensor = self.model(input_ids=(x - 1).clamp(min=0), attention_mask=(x > 0).long()).logits
         return logits
 
 
 def _loaded(kind: Any, name: str, **options: Any) -> Any:
-    """A part of a language model; the name may come from a file of a stranger, so that no code of the model is run."""
+    """Load a part of a language model; its name may come from a stranger's file, so no code of the model is run."""
     return kind.from_pretrained(name, trust_remote_code=False, **options)
 
 

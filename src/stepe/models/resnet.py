@@ -35,7 +35,7 @@ class BasicBlock(nn.Module):
         self.downsample = downsample
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features of the same size, or of half of it."""
+        """Return features of the same size, or of half of it."""
         shortcut: Tensor = x if self.downsample is None else self.downsample(x)
         out: Tensor = self.relu(self.bn1(self.conv1(x)))
         out = self.bn2(self.conv2(out))
@@ -75,7 +75,7 @@ class ResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
+        """Return logits."""
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         logits: Tensor = self.fc(self.avgpool(x).flatten(1))
@@ -83,12 +83,12 @@ class ResNet(nn.Module):
 
 
 def resnet18(classes: int, stem: Stem = "imagenet") -> ResNet:
-    """ResNet-18: 11,227,812 parameters with the ImageNet stem and 100 classes."""
+    """Make a ResNet-18: 11,227,812 parameters with the ImageNet stem and 100 classes."""
     return ResNet((2, 2, 2, 2), classes, stem)
 
 
 def resnet34(classes: int, stem: Stem = "imagenet") -> ResNet:
-    """ResNet-34: 21,335,972 parameters with the ImageNet stem and 100 classes."""
+    """Make a ResNet-34: 21,335,972 parameters with the ImageNet stem and 100 classes."""
     return ResNet((3, 4, 6, 3), classes, stem)
 
 

@@ -41,7 +41,7 @@ class SparseMLP(nn.Module):
         nn.init.normal_(self.embedding.weight, std=INITIAL)
 
     def forward(self, rows: SparseRows) -> Tensor:
-        """Logits."""
+        """Return logits."""
         columns, values, starts = rows
         values = F.dropout(values, self.absent, self.training)
         logits: Tensor = self.mlp(self.dropout(self.embedding(columns, starts, per_sample_weights=values)))

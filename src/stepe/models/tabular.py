@@ -20,7 +20,7 @@ class Columns(nn.ModuleList):
         self.numbers, self.width = numbers, numbers + sum(widths)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Rows of numbers alone."""
+        """Return rows of numbers alone."""
         codes = x[:, self.numbers :].long()
         return torch.cat([x[:, : self.numbers], *(embed(codes[:, i]) for i, embed in enumerate(self))], dim=1)
 

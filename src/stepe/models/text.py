@@ -28,7 +28,7 @@ class TextBag(nn.Module):
         self.head = nn.Linear(hidden, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
+        """Return logits."""
         if self.training:
             x = x * (torch.rand(x.shape, device=x.device) >= self.absent)
         logits: Tensor = self.head(self.body(self.embedding(x)))

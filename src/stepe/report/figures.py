@@ -114,19 +114,19 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
 
 @styled
 def accuracy_curves(runs: "Sequence[RunFolder]") -> Drawing | None:
-    """Test accuracy by epoch, the first run in front; ``None`` where no run has any."""
+    """Draw the test accuracy by epoch, the first run in front; ``None`` where no run has any."""
     return _curves(runs, "test_accuracy", share=True)
 
 
 @styled
 def loss_curves(runs: "Sequence[RunFolder]") -> Drawing | None:
-    """Mean training loss by epoch."""
+    """Draw the mean training loss by epoch."""
     return _curves(runs, "train_loss", share=False)
 
 
 @styled
 def kept_share(run: "RunFolder") -> Drawing | None:
-    """Which share of the samples was trained on and dropped, by epoch; ``None`` if nothing ever was dropped."""
+    """Draw what share of the samples was trained on and dropped, by epoch; ``None`` if nothing was ever dropped."""
     if not drops(run):
         return None
     figure, axes = _chart()
@@ -145,7 +145,7 @@ def kept_share(run: "RunFolder") -> Drawing | None:
 
 @styled
 def turnover(run: "RunFolder") -> Drawing | None:
-    """How many samples came back and were newly dropped, by epoch; ``None`` if nothing ever was dropped."""
+    """Draw how many samples came back and were newly dropped, by epoch; ``None`` if nothing was ever dropped."""
     if not drops(run):
         return None
     figure, axes = _chart()
@@ -165,7 +165,7 @@ def turnover(run: "RunFolder") -> Drawing | None:
 
 @styled
 def detection(run: "RunFolder") -> Drawing | None:
-    """Precision, recall and F1 of the dropped set by epoch; ``None`` without a truth, wrong labels or drops."""
+    """Draw precision, recall and F1 of the drops by epoch; ``None`` without a truth, wrong labels or drops."""
     if not noise_known(run) or not drops(run):
         return None
     figure, axes = _chart()
@@ -185,7 +185,7 @@ def detection(run: "RunFolder") -> Drawing | None:
 
 @styled
 def loss_histogram(run: "RunFolder") -> Drawing | None:
-    """Histogram of the final losses, kept and dropped, with the last epoch's cut; ``None`` if no loss is known."""
+    """Draw how the final losses are spread, kept and dropped, with the last epoch's cut; ``None`` without losses."""
     loss, dropped = final_losses(run)
     known = np.isfinite(loss)
     loss, dropped = loss[known], dropped[known]
@@ -232,7 +232,7 @@ def loss_histogram(run: "RunFolder") -> Drawing | None:
 
 @styled
 def noise_range(run: "RunFolder") -> Drawing | None:
-    """How many labels are wrong: the estimate with its range, what was flagged and dropped, and the truth if known."""
+    """Draw how many labels are wrong: the estimate with its range, what was flagged and dropped, and any truth."""
     samples = run.summary.samples
     estimate, known = run.belief.found_rate, run.summary.noise
     if estimate is not None and estimate.is_unknown:
@@ -270,7 +270,7 @@ def noise_range(run: "RunFolder") -> Drawing | None:
 
 @styled
 def overlaid(runs: "Sequence[RunFolder]") -> Figure:
-    """Curves of several runs over each other: test accuracy, kept share and, where it is known, F1.
+    """Draw curves of several runs over each other: test accuracy, kept share and, where it is known, F1.
 
     Runs may differ in length; a curve that a run does not have is left out.
     """
@@ -309,7 +309,7 @@ def overlaid(runs: "Sequence[RunFolder]") -> Figure:
 
 
 def final_losses(run: "RunFolder") -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Every training sample's loss under the final model, and whether the last epoch dropped it."""
+    """Return every training sample's loss under the final model, and whether the last epoch dropped it."""
     samples = run.samples[run.samples["split"] == "train"]
     dropped = samples["dropped"].to_numpy(dtype=np.bool_)
     last = Trace(run.file("trace.bin"), len(samples)).last()
@@ -321,22 +321,22 @@ def final_losses(run: "RunFolder") -> tuple[npt.NDArray[np.float64], npt.NDArray
 
 
 def drops(run: "RunFolder") -> bool:
-    """Whether any epoch dropped anything."""
+    """Say whether any epoch dropped anything."""
     return any(row["dropped"] for row in run.history)
 
 
 def noise_known(run: "RunFolder") -> bool:
-    """Whether it is known which samples are wrong, and some are: then finding them can be measured."""
+    """Say whether it is known which labels are wrong, and some are: then finding them can be measured."""
     return run.summary.noise is not None and run.summary.noise.noisy > 0
 
 
 def warmup_epochs(run: "RunFolder") -> int:
-    """Epochs before anything is dropped."""
+    """Return how many epochs there are before anything is dropped."""
     return run.summary.warmup or 0
 
 
 def folder_names(runs: "Sequence[RunFolder]") -> list[str]:
-    """The runs by as much of their path as tells them apart."""
+    """Name the runs by as much of their paths as tells them apart."""
     parts = [run.path.resolve().parts for run in runs]
     for depth in range(1, max(len(path) for path in parts)):
         names = ["/".join(path[-depth:]) for path in parts]
@@ -346,7 +346,7 @@ def folder_names(runs: "Sequence[RunFolder]") -> list[str]:
 
 
 def svg(figure: Figure, name: str) -> str:
-    """A figure as an ``<svg>`` element for a page: themed by CSS variables, as wide as its place, the same each time.
+    """Write a figure as an ``<svg>`` for a page: themed by CSS variables, as wide as its place, the same each time.
 
     ``name`` keeps the ids of several charts on one page apart.
     """
@@ -367,7 +367,7 @@ def svg(figure: Figure, name: str) -> str:
 
 
 def readings(drawing: Drawing) -> dict[str, Any]:
-    """For the page's script: where each stop lies, in shares of the drawing's width, and what to say there.
+    """Tell the page's script where each stop lies, in shares of the drawing's width, and what to say there.
 
     To be asked once the figure is drawn, for drawing lays it out.
     """
@@ -398,7 +398,7 @@ def _chart() -> tuple[Figure, Axes]:
 
 
 def _curves(runs: "Sequence[RunFolder]", field: str, *, share: bool) -> Drawing | None:
-    """One line per run, named by its method."""
+    """Draw one line per run, named by its method."""
     lines = [(run, [row.get(field) for row in run.history]) for run in runs]
     lines = [(run, values) for run, values in lines if any(value is not None for value in values)]
     if not lines:
@@ -430,7 +430,7 @@ def _by_epoch(
     written: Callable[[float], str],
     epochs: Sequence[int] | None = None,
 ) -> list[Stop]:
-    """What several series say in each epoch; those that ended before, or say nothing there, are left out."""
+    """Collect what several series say in each epoch; those that ended before, or say nothing there, are left out."""
     epochs = epochs or range(1, max(len(values) for values in series.values()) + 1)
     stops = []
     for i, epoch in enumerate(epochs):
@@ -497,7 +497,7 @@ def _legend(axes: Axes) -> None:
 
 
 def _name(texts: Sequence[Any], names: Sequence[str]) -> None:
-    """Names as they are: no ``$`` is mathematics, no leading underscore hides a line."""
+    """Write names as they are: no ``$`` is mathematics, no leading underscore hides a line."""
     for text, name in zip(texts, names, strict=True):
         text.set_parse_math(False)
         text.set_text(name if len(name) <= 48 else f"{name[:22]}…{name[-22:]}")

@@ -16,7 +16,7 @@ HALF, FEW, NOTABLY = 0.5, 5, 1.5
 
 
 def headline(run: "RunFolder") -> str:
-    """The finding in one sentence.
+    """Say in one sentence what was found.
 
     The shares are of the training labels: held-out ones are never flagged.
     """
@@ -39,7 +39,7 @@ def headline(run: "RunFolder") -> str:
 
 
 def span(estimate: Rate) -> str:
-    """The range of an estimate.
+    """Write the range of an estimate.
 
     >>> span(Rate(0.08, 0.061, 0.1))
     '6–10%'
@@ -48,7 +48,7 @@ def span(estimate: Rate) -> str:
 
 
 def _where(run: "RunFolder") -> str:
-    """Whether a few classes hold most of the flags."""
+    """Say whether a few classes hold most of the flags."""
     training = run.samples[run.samples["split"] == "train"]
     samples = training["given_label"].value_counts()
     flags = training.loc[training["flagged"], "given_label"].value_counts()
@@ -61,7 +61,7 @@ def _where(run: "RunFolder") -> str:
 
 
 def findings(run: "RunFolder") -> list[str]:
-    """What else to know at once, a sentence each."""
+    """Say what else to know at once, a sentence each."""
     found = []
     noise = run.summary.noise
     planted = run.request.noise
@@ -84,7 +84,7 @@ def findings(run: "RunFolder") -> list[str]:
 
 
 def hardly_recognised(run: "RunFolder") -> str:
-    """Which classes the model has not learned well enough to speak against their labels; nothing if it has."""
+    """Name the classes that the model has not learned well enough to speak against their labels, if any."""
     names = [visible(run.class_names[i]) for i in run.belief.hardly_recognised]
     if not names:
         return ""
@@ -105,7 +105,7 @@ def _caution(estimate: Rate) -> str:
 
 
 def who_judged(run: "RunFolder") -> str:
-    """Whether models learned labels by heart, and who therefore judged the samples; nothing where that was given."""
+    """Say whether models learned labels by heart, and who therefore judged the samples, unless that was given."""
     probe = run.summary.probe
     if (seen := probe.contradicted) is None or not probe.chosen:
         return ""

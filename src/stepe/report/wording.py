@@ -6,12 +6,12 @@ DASH, OPEN_BOX = "–", "␣"
 
 
 def percent(value: float | None) -> str:
-    """A measured share, to a tenth of a percent."""
+    """Write a measured share, to a tenth of a percent."""
     return DASH if value is None else f"{100 * value:.1f}%"
 
 
 def share(value: float) -> str:
-    """A share in a sentence: whole percents, unless there are few of them.
+    """Write a share in a sentence: whole percents, unless there are few of them.
 
     >>> share(0.393), share(0.0042)
     ('39%', '0.4%')
@@ -20,7 +20,7 @@ def share(value: float) -> str:
 
 
 def suspicion(value: float) -> str:
-    """Three digits, rounded down: only what is certain is 1.
+    """Write a suspicion in three digits, rounded down: only what is certain is 1.
 
     >>> suspicion(0.99998)
     '0.999'
@@ -29,7 +29,7 @@ def suspicion(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people.
+    """Write seconds for people.
 
     >>> duration(14.7), duration(150), duration(4000)
     ('15 s', '2 min 30 s', '1 h 6 min')
@@ -43,7 +43,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes for people.
+    """Write a number of bytes for people.
 
     >>> size(540), size(78781)
     ('540 B', '79 kB')
@@ -57,7 +57,7 @@ def size(count: int) -> str:
 
 
 def visible(name: str) -> str:
-    """A name with the spaces at its ends to be seen: classes may differ by them alone.
+    """Let the spaces at the ends of a name be seen: classes may differ by them alone.
 
     >>> visible("cat "), visible("a cat")
     ('cat␣', 'a cat')

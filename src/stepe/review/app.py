@@ -29,7 +29,7 @@ MOST_ROWS = 200
 
 
 def review_app(suspects: Suspects, *, token: str, port: int, trust_paths: bool = False) -> App:
-    """The application for one run, guarded."""
+    """Make the application for one run, guarded."""
     shared = [files("stepe.report") / "templates" / name for name in ("theme.css", "elements.js")]
     static = {
         file.name: (file.read_bytes(), TYPES[Path(file.name).suffix])
@@ -109,7 +109,7 @@ def review_app(suspects: Suspects, *, token: str, port: int, trust_paths: bool =
 
 
 async def run_in_thread(work: Any, asked: dict[str, Any]) -> Response:
-    """Writing waits for the disk, and must not keep others waiting."""
+    """Write in a thread: writing waits for the disk, and must not keep others waiting."""
     from starlette.concurrency import run_in_threadpool
 
     answer: Response = await run_in_threadpool(work, asked)
@@ -117,7 +117,7 @@ async def run_in_thread(work: Any, asked: dict[str, Any]) -> Response:
 
 
 async def body(request: Request) -> dict[str, Any]:
-    """What was sent, as JSON."""
+    """Read what was sent, as JSON."""
     try:
         asked = json.loads(await request.body())
         json.dumps(asked, ensure_ascii=False).encode()  # half a character can be written in JSON, but not saved
@@ -129,26 +129,26 @@ async def body(request: Request) -> dict[str, Any]:
 
 
 def found(things: dict[str, Any], name: str) -> Any:
-    """A thing by its name."""
+    """Find a thing by its name."""
     if name not in things:
         raise HTTPException(404, "There is nothing here.")
     return things[name]
 
 
 def is_whole(text: str) -> bool:
-    """Whether a text is a whole number, of no more digits than the decisions can hold."""
+    """Say whether a text is a whole number, of no more digits than the decisions can hold."""
     return text.isascii() and text.isdecimal() and len(text) < 18
 
 
 def whole(text: str) -> int:
-    """A whole number that somebody sent."""
+    """Read a whole number that somebody sent."""
     if not is_whole(text):
         raise InputError(f"{text[:20]!r} is no whole number")
     return int(text)
 
 
 def numbers(text: str) -> list[int]:
-    """Whole numbers with commas between."""
+    """Read whole numbers with commas between."""
     return [whole(part) for part in text.split(",")[:MOST_ROWS]]
 
 

@@ -14,7 +14,7 @@ MOST = 9
 
 
 def likely_classes(run: "RunFolder", rows: Sequence[int]) -> list[list[str]]:
-    """For each row of the training data up to nine classes other than its label, the likeliest first.
+    """Find for each row of the training data up to nine classes other than its label, the likeliest first.
 
     The running guess knows; without one, the suggestion comes first, then what is most often suggested for that
     label.
@@ -40,7 +40,7 @@ def likely_classes(run: "RunFolder", rows: Sequence[int]) -> list[list[str]]:
 
 
 def _guesses(run: "RunFolder", rows: Sequence[int]) -> dict[int, list[str]]:
-    """The classes of some rows by their probability, where one is known."""
+    """Rank the classes of some rows by their probability, where one is known."""
     path = run.file("probabilities.npz")
     if not path.exists():
         return {}

@@ -77,7 +77,7 @@ class Origin:
 
 
 def find_origin(run: RunFolder, trust_paths: Trust) -> Origin | None:
-    """The input of a run; ``None`` if its labels are in no file: arrays, data sets by name, planted noise."""
+    """Find the input of a run; ``None`` if its labels are in no file: arrays, data sets by name, planted noise."""
     request = run.request
     if not request.data or request.noise:
         return None

@@ -19,7 +19,7 @@ MARKS: dict[str, type] = {"stepe_flagged": bool, "stepe_suggested": str, "stepe_
 
 
 def verdicts(samples: "pd.DataFrame") -> "pd.DataFrame":
-    """What becomes of each sample: ``row``, ``action`` and ``label``.
+    """Say what becomes of each sample: ``row``, ``action`` and ``label``.
 
     ``keep`` leaves the row alone; ``suspect`` is advice, which a mode marks, drops or relabels; ``relabel`` was decided
     by a person in a review, and is carried out in every mode. A review also clears a suspect (``kept``); one that
@@ -44,7 +44,7 @@ def _text(column: "pd.Series[Any]") -> "pd.Series[str]":
 
 
 def own_samples(run: RunFolder) -> "pd.DataFrame":
-    """The samples of the input itself: held-out ones may come from another file, with row numbers of its own."""
+    """Return the samples of the input itself: held-out ones may come from another file, with rows of its own."""
     samples = run.samples
     if run.request.test or samples["row"].duplicated().any():
         samples = samples[samples["split"] != "test"]
@@ -88,7 +88,7 @@ class Edits:
         self._rows = {row: _Row(*values) for row, values in zip(found["row"].tolist(), rows, strict=True)}
 
     def of(self, row: int, found: object) -> Edit:
-        """What happens to a row in which that label was found."""
+        """Say what happens to a row in which that label was found."""
         self._asked = row + 1
         known = self._rows.get(row)
         if known is None:
@@ -110,5 +110,5 @@ class Edits:
             raise self.changed(f"it has {self._asked} rows and had at least {last + 1}")
 
     def changed(self, what: str) -> RunError:
-        """Says that the input is another one by now."""
+        """Make the error that says that the input is another one by now."""
         return RunError(f"{self.path} has changed since the run: {what}. Put the old file back, or clean the new one")

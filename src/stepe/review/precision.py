@@ -16,7 +16,7 @@ RECENT = 40
 
 @dataclass(frozen=True)
 class Precision:
-    """Of ``judged`` labels, ``wrong`` were; ``low`` to ``high`` is where the share of all of them may lie."""
+    """How many of the labels that people judged were wrong, and the range of the share of all labels."""
 
     wrong: int
     judged: int
@@ -25,7 +25,7 @@ class Precision:
 
     @classmethod
     def of(cls, wrong: Iterable[bool | None]) -> "Precision":
-        """From verdicts; those that nobody was sure about say nothing.
+        """Count verdicts; those that nobody was sure about say nothing.
 
         >>> found = Precision.of([True] * 41 + [False] * 9 + [None])
         >>> found.wrong, found.judged, round(found.low, 2), round(found.high, 2)
@@ -36,7 +36,7 @@ class Precision:
 
 
 def wilson(hits: int, n: int, z: float = Z) -> tuple[float, float]:
-    """The range of a share by Wilson's score interval, which also holds for few, and at 0 and 1.
+    """Find the range of a share by Wilson's score interval, which also holds for few, and at 0 and 1.
 
     >>> wilson(0, 0)
     (0.0, 1.0)
@@ -50,7 +50,7 @@ def wilson(hits: int, n: int, z: float = Z) -> tuple[float, float]:
 
 
 def seconds_each(times: Sequence[str]) -> float | None:
-    """How long a decision takes, from when the last ones were made (in UTC); ``None`` where too few say.
+    """Measure how long a decision takes, by when the last ones were made (in UTC); ``None`` where too few say.
 
     Several at the same moment were made at once, and count as so many.
 

@@ -1,6 +1,6 @@
 """``reviewed.csv``: decisions as a table that people can read, change and send.
 
-Whoever reviews needs no Python: a spreadsheet will do, or ``report.html``, which writes the same columns.
+A reviewer needs no Python: a spreadsheet will do, or ``report.html``, which writes the same columns.
 """
 
 import csv
@@ -35,7 +35,7 @@ class Labels(NamedTuple):
 
 
 def known_labels(run: RunFolder) -> dict[Key, Labels]:
-    """The samples that can be decided on: those with a label."""
+    """Find the samples that can be decided on: those with a label."""
     samples = run.samples[run.samples["split"] != "unlabelled"]
     keys = zip(samples["split"], samples["row"].tolist(), strict=True)
     columns = zip(samples["id"], samples["given_label"], samples["suggested_label"], strict=True)
@@ -43,7 +43,7 @@ def known_labels(run: RunFolder) -> dict[Key, Labels]:
 
 
 def reviewed_text(run: RunFolder) -> str:
-    """The decisions on a run as the text of a CSV file, by row; a spreadsheet runs nothing in it."""
+    """Write the decisions on a run as the text of a CSV file, by row; a spreadsheet runs nothing in it."""
     out = io.StringIO()
     known = known_labels(run)
     # Ended by CRLF: a cell that holds one of the two is then quoted.
@@ -78,7 +78,7 @@ def apply_reviewed(run: RunFolder, path: Path) -> Counter[Verdict]:
 
 
 def read_reviewed(run: RunFolder, path: Path) -> list[Decision]:
-    """The decisions of a file; refuses one that does not fit the run, naming the line."""
+    """Read the decisions of a file; refuse one that does not fit the run, naming the line."""
     known, classes = known_labels(run), set(run.class_names)
     found: dict[Key, tuple[Line, Decision]] = {}
     problems = []
@@ -108,7 +108,7 @@ class Line:
     cells: dict[str, str]
 
     def decide(self, run: RunFolder, known: dict[Key, Labels], classes: set[str]) -> Decision | None:
-        """What it says; nothing where it has no verdict."""
+        """Return the decision in the line; ``None`` where it has no verdict."""
         said = self.cells["verdict"].strip().lower()
         if said in UNDECIDED:
             return None
@@ -139,7 +139,7 @@ class Line:
         return Key(self.cells["split"].strip() or "train", int(text))
 
     def _label(self, verdict: str, sample: Labels) -> str | None:
-        """The label that a verdict means; beside it, the column may be empty, but not say otherwise."""
+        """Return the label that a verdict means; beside it, the column may be empty, but not say otherwise."""
         label = self.cells["label"]
         if verdict == "unsure":
             return None

@@ -72,7 +72,7 @@ class Suspects:
         return {row: place for place, row in enumerate(drawn.tolist())}
 
     def describe(self) -> dict[str, Any]:
-        """All suspects, a column each: what the page filters and orders by."""
+        """Describe all suspects, a column each: what the page filters and orders by."""
         suspects = self._suspects.values()
         found = {
             "run": self.run.digest,
@@ -90,13 +90,13 @@ class Suspects:
         return found
 
     def _command(self) -> str:
-        """What to type to train with the decisions."""
+        """Return what to type to train with the decisions."""
         return shlex.join(["stepe", "clean", self.run.request.data or "DATA", "--decisions", str(self.run.path)])
 
     # What to show
 
     def details(self, rows: list[int]) -> dict[str, Any]:
-        """What people need to judge some suspects; rows that are none are left out."""
+        """Return what people need to judge some suspects; rows that are none are left out."""
         found = {row: self._detail(self._suspects[row]) for row in rows if row in self._suspects}
         examples = (row for detail in found.values() for rows_of in detail["examples"].values() for row in rows_of)
         shown = {*found, *examples}
@@ -122,26 +122,26 @@ class Suspects:
         return {name: value for name, value in shown.items() if value}
 
     def picture(self, row: int) -> bytes | None:
-        """A sample's picture, if it has one."""
+        """Return a sample's picture, if it has one."""
         preview = self.run.previews.get(row)
         return None if preview is None else preview.picture
 
     def _find_likely(self) -> dict[int, list[int]]:
-        """The classes to choose from first: all where they are few, in their order, so that keys keep their meaning."""
+        """Choose the classes offered first: all where they are few, in their order, so that keys keep their meaning."""
         if len(self.classes) <= MOST:
             return {row: list(range(len(self.classes))) for row in self._suspects}
         found = likely_classes(self.run, list(self._suspects))
         return {row: [self._number[name] for name in names] for row, names in zip(self._suspects, found, strict=True)}
 
     def _predictions(self, suspect: Suspect) -> Counter[int]:
-        """How often the model took a sample for each class."""
+        """Count how often the model took a sample for each class."""
         said = [entry["prediction"] for entry in self.run.trace(suspect.index)[:-1]]
         return Counter(self._number[name] for name in said if name in self._number)
 
     # What was decided
 
     def state(self, since: int | None = None) -> dict[str, Any]:
-        """What holds now: all decisions, or those that changed after an entry of the log; and how far people came."""
+        """Return what holds now: all decisions, or those changed after an entry of the log; and how far people came."""
         with self._lock:
             self._catch_up()
             made = self._made
@@ -172,7 +172,7 @@ class Suspects:
         return [key.row for key in self.run.decisions.changed_since(entry) if key.split == SPLIT]
 
     def _progress(self, decisions: dict[int, Decision]) -> dict[str, Any]:
-        """How far people came, how fast they are, and how many of the flags were right."""
+        """Count how far people came, how fast they are, and how many of the flags were right."""
         made = {row: each for row, each in decisions.items() if row in self._suspects}
         # Unbiased is only the random order, up to where somebody following it came.
         reached = max((self.sample_order[row] for row, each in made.items() if each.origin == "sample"), default=-1)
@@ -185,7 +185,7 @@ class Suspects:
         }
 
     def record(self, actions: Any) -> None:
-        """Save what the page sends; refuses, as a whole, what makes no sense."""
+        """Save what the page sends; refuse, as a whole, what makes no sense."""
         if not isinstance(actions, list) or not 0 < len(actions) <= ACTIONS:
             raise InputError(f"send a list of 1 to {ACTIONS} actions")
         self.run.decisions.record(*(self._action(action) for action in actions))

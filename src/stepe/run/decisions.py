@@ -1,7 +1,7 @@
 """What people decided about the labels of a run: a log in the run folder that is only ever added to.
 
-An action (one decision, or several at once) has an id that whoever takes it makes up, so that one which is sent again,
-because nobody knew whether it had arrived, counts once. Taking one back is an action too; what holds now is a view of
+An action (one decision, or several at once) has an id, made up by its sender. So an action that is sent again, because
+nobody knew whether it had arrived, counts once. Taking one back is an action too; what holds now is a view of
 the log. Every action is on the disk before it is confirmed, and SQLite keeps several processes apart.
 """
 
@@ -29,7 +29,7 @@ PATIENCE = 30.0
 FORMAT = 1
 
 _NAMES_A_FILE = bytes.fromhex("d9d505f920a163d7")
-"""what a journal ends with that names another file, which SQLite would read and delete; stepe writes none"""
+"""the end of a journal that names another file, which SQLite would read and delete; stepe writes none"""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS actions (
     entry INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -96,7 +96,7 @@ class Decision:
 
     @property
     def key(self) -> Key:
-        """Whose label."""
+        """The name of the sample whose label this is about."""
         return Key(self.split, self.row)
 
     @property
@@ -106,7 +106,7 @@ class Decision:
 
 
 def verdict_on(label: str | None, *, given: str, suggested: str) -> Verdict:
-    """What choosing a label says about the one that was given, and about the suggestion.
+    """Say what choosing a label means for the one that was given, and for the suggestion.
 
     >>> [verdict_on(label, given="cat", suggested="dog") for label in ("dog", "cat", "cow", None)]
     ['accepted', 'kept', 'relabelled', 'unsure']
@@ -118,7 +118,7 @@ def verdict_on(label: str | None, *, given: str, suggested: str) -> Verdict:
 
 @dataclass(frozen=True)
 class Action:
-    """Something that was done, and can be undone, at once."""
+    """Something that was done at once, and can be undone at once."""
 
     id: str
     """unique, and the same whenever the action is sent again"""
@@ -165,18 +165,18 @@ class Decisions:
             return int(database.execute(_LAST).fetchone()[0])
 
     def current(self, until: int | None = None) -> dict[Key, Decision]:
-        """What holds now, or held after an earlier entry; in the order in which it was decided."""
+        """Return the decisions that hold now, or held after an earlier entry, in the order in which they were made."""
         found = self._read(_CURRENT, until=sys.maxsize if until is None else until)
         decisions = [Decision(*values) for *values, _ in found]
         return {decision.key: decision for decision in decisions}
 
     def of(self, key: Key) -> Decision | None:
-        """What holds now about one sample."""
+        """Return the decision that holds now on one sample."""
         found = self._read(_OF_SAMPLE, split=key.split, row=key.row)
         return Decision(*found[0]) if found else None
 
     def changed_since(self, entry: int) -> set[Key]:
-        """Samples that something was decided, or taken back, about after an entry."""
+        """Find the samples on which something was decided, or taken back, after an entry."""
         return {Key(*key) for key in self._read(_CHANGED, since=entry)}
 
     @property
@@ -188,7 +188,7 @@ class Decisions:
         if not self.path.exists():
             return []
         with self._opened() as database:
-            # Whoever was killed while making it left an empty file.
+            # A process that was killed while making it left an empty file.
             return database.execute(query, values).fetchall() if _format(database) else []
 
     @contextmanager

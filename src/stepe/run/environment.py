@@ -16,7 +16,7 @@ PACKAGES = ("torch", "numpy", "scikit-learn", "pandas", "safetensors")
 
 
 def environment(*, seed: int | None, device: str, device_name: str, threads: int) -> dict[str, Any]:
-    """Everything needed to tell two measurements apart, as JSON values."""
+    """Collect everything needed to tell two measurements apart, as JSON values."""
     return {
         "stepe": stepe.__version__,
         "commit": commit(),
@@ -34,15 +34,15 @@ def environment(*, seed: int | None, device: str, device_name: str, threads: int
 
 
 def command_line() -> str:
-    """The command as it was typed, without the folders of one machine: of absolute paths, the last part."""
+    """Return the command as it was typed, without the folders of one machine: of absolute paths, the last part."""
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
     program = "stepe" if program in ("stepe", "__main__.py") else program
     return shlex.join([program, *(Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])])
 
 
 def commit() -> str | None:
-    """The source tree's commit, dirty where anything but results is changed; ``STEPE_COMMIT`` where there is no
-    repository; ``None`` for an installed package.
+    """Return the commit of the source tree, dirty where anything but results is changed; ``STEPE_COMMIT`` where there
+    is no repository; ``None`` for an installed package.
     """
     if given := os.environ.get("STEPE_COMMIT"):
         return given
@@ -51,7 +51,7 @@ def commit() -> str | None:
         return None
     try:
         head = _git(root, "rev-parse", "--short=12", "HEAD")
-        # Whoever measures writes results.
+        # Measuring writes results.
         changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results")
     except (OSError, subprocess.SubprocessError):
         return None

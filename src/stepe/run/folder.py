@@ -42,7 +42,7 @@ class RunFolder:
         return f"{type(self).__name__}({str(self.path)!r})"
 
     def file(self, *names: str) -> Path:
-        """The path of something in the folder, to be read or written; a link that leads out of it is refused."""
+        """Return the path of something in the folder, to be read or written; a link that leads out of it is refused."""
         return inside(self.path, *names)
 
     @property
@@ -62,7 +62,7 @@ class RunFolder:
 
     @property
     def method(self) -> str:
-        """Name of the method."""
+        """The name of the method."""
         return self.config.fit.method
 
     @property
@@ -77,7 +77,7 @@ class RunFolder:
 
     @property
     def class_names(self) -> list[str]:
-        """Names of the classes, in the order of the model's outputs."""
+        """The names of the classes, in the order of the model's outputs."""
         return self.config.class_names
 
     @cached_property
@@ -158,11 +158,11 @@ class RunFolder:
         return {str(name): [int(row) for row in rows] for name, rows in found}
 
     def examples(self, class_name: str) -> list[int]:
-        """Rows of a few training samples of a class whose label can be trusted most, those first."""
+        """Return the rows of a few training samples of a class whose labels can be trusted most, those first."""
         return self._clean_examples.get(class_name, [])
 
     def trace(self, index: int) -> list[Row]:
-        """What happened to one training sample: loss, prediction and whether it was dropped, an entry an epoch."""
+        """Tell what happened to one training sample: loss, prediction and whether it was dropped, an entry an epoch."""
         class_names = self.class_names
         entries = Trace(self.file("trace.bin"), self.config.fit.samples).sample(index)
         return [
@@ -183,7 +183,7 @@ class RunFolder:
 
 
 def latest_run(runs: Path = RUNS) -> Path:
-    """The run that was started last."""
+    """Find the run that was started last."""
     found = [path.parent for path in runs.glob("*/config.json")]
     if not found:
         raise RunError(f"there is no run under {runs}/ yet; make one with `stepe clean digits`, or name a run folder")

@@ -51,7 +51,7 @@ def locked(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked_new(data: str, runs: Path = RUNS) -> Iterator[Path]:
-    """The same for a new folder ``runs/<data>-<n>``, which no other process takes, even if both start at once."""
+    """Make and lock a new folder ``runs/<data>-<n>``, which no other process takes, even if both start at once."""
     made = not runs.is_dir()
     folder = _take_name(data, runs)
     try:
@@ -110,7 +110,7 @@ def _take(folder: Path) -> FileLock:
 
 
 def _owner(folder: Path) -> str:
-    """The process that has the lock, as it says itself."""
+    """Name the process that has the lock, as it says itself."""
     try:
         owner = json.loads(inside(folder, OWNER).read_text(encoding="utf-8"))
         same_host = owner["host"] == socket.gethostname()

@@ -39,13 +39,13 @@ def check_paths(folder: Path, named: Mapping[str, Iterable[Path]], trust: Trust)
 
 
 def local_paths(text: str) -> list[Path]:
-    """What a recorded name leads to on this machine; in it, ``:`` and ``,`` may stand beside a path (``hf:NAME``)."""
+    """Find what a recorded name leads to on this machine; ``:`` and ``,`` may stand beside a path (``hf:NAME``)."""
     found = [Path(part) for part in dict.fromkeys((text, *re.split("[:,]", text))) if part]
     return [path for path in found if _exists(path)]
 
 
 def _outside(path: Path) -> Iterator[Path]:
-    """A path that leads out of the working folder; of a folder in it, the links that do."""
+    """Give a path that leads out of the working folder; of a folder in it, the links that do."""
     if _leads_out(path):
         yield path
         return
@@ -62,7 +62,7 @@ def _exists(path: Path) -> bool:
 
 
 def _leads_out(path: Path) -> bool:
-    """Whether a path leads out of the working folder; from a home folder or above it, everything does."""
+    """Say whether a path leads out of the working folder; from a home folder or above it, everything does."""
     try:
         here, home = Path.cwd(), Path("~").expanduser().resolve()
         return home.is_relative_to(here) or not path.resolve().is_relative_to(here)

@@ -100,7 +100,7 @@ def _any_of(kinds: tuple[Any, ...]) -> str:
 
 
 def _named(kind: Any) -> str:
-    """What a type is called by those who know JSON."""
+    """Return what a type is called by those who know JSON."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return _any_of(parts)

@@ -154,7 +154,7 @@ class Config:
     environment: Environment = Environment()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return the configuration as plain JSON values."""
         found: dict[str, Any] = plain(asdict(self))
         return found
 
@@ -180,7 +180,7 @@ class Config:
 
 
 def _renamed(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration with fields as they are called today; format 1 said four things by one word."""
+    """Return the configuration with its fields as they are called today; format 1 said four things by one word."""
     request = config.get("request")
     if not isinstance(request, dict) or "held_out_noisy" not in request:
         return config
@@ -191,7 +191,7 @@ def _renamed(config: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Contradicted:
-    """The share of the labels that models contradicted in the warm-up: of those they trained on, and of others."""
+    """The shares of the labels that models contradicted in the warm-up: of those they trained on, and of others."""
 
     trained: float
     unseen: float
@@ -258,7 +258,7 @@ class Summary:
         return self.flagged / self.samples
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; what is not known is left out."""
+        """Return the summary as plain JSON values; what is not known is left out."""
         found: dict[str, Any] = plain(asdict(self))
         more: dict[str, Any] = found.pop("more")
         found["probe"] = _known(found["probe"])

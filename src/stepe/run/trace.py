@@ -24,7 +24,7 @@ class Trace:
         self.path, self.n = path, n
 
     def fits(self, epochs: int) -> bool:
-        """Whether a whole run's trace stays within bounds."""
+        """Say whether a whole run's trace stays within bounds."""
         return self.n * (epochs + 1) * ENTRY.itemsize <= LARGEST
 
     def append(
@@ -52,7 +52,7 @@ class Trace:
                 os.truncate(self.path, size)
 
     def sample(self, index: int) -> npt.NDArray[np.void]:
-        """One sample's entries, one an epoch; none at all where there is no trace."""
+        """Read one sample's entries, one an epoch; none at all where there is no trace."""
         rows = self._rows()
         if rows == 0:
             return np.empty(0, ENTRY)
@@ -60,7 +60,7 @@ class Trace:
         return np.array(table[:, index])
 
     def last(self) -> npt.NDArray[np.void]:
-        """Every sample's latest entry; none at all where there is no trace."""
+        """Read every sample's latest entry; none at all where there is no trace."""
         rows = self._rows()
         if rows == 0:
             return np.empty(0, ENTRY)

@@ -18,21 +18,21 @@ class ResidentAugment(Protocol):
     """An augmentation that can run inside a CUDA graph: its draws are made beforehand, for all samples at once."""
 
     def draw(self, index: Tensor, stream: Stream) -> Tensor:
-        """One row of draws per sample."""
+        """Draw one row per sample."""
         ...
 
     def gather(self, images: Tensor, index: Tensor, drawn: Tensor) -> Tensor:
-        """The augmented images of a batch, given all images and the draws of the batch; no host reads."""
+        """Return the augmented images of a batch, from all images and the draws of the batch; no host reads."""
         ...
 
     def __call__(self, x: Tensor, index: Tensor, stream: Stream) -> Tensor:
-        """The augmented images of a batch that is already gathered."""
+        """Augment the images of a batch that is already gathered."""
         ...
 
 
 @dataclass(frozen=True)
 class CropFlip:
-    """Random crop after padding with zeros, and random horizontal flip: the paper's augmentation.
+    """Crops at random after padding with zeros, and flips at random from left to right: the paper's augmentation.
 
     Pure index arithmetic on images of shape (n, channels, height, width); the result is in channels-last memory.
     """
@@ -85,6 +85,6 @@ class Normalised:
         return cls(*(torch.tensor(values, device=device).view(-1, 1, 1) for values in (mean, std)))
 
     def __call__(self, model: nn.Module, x: Tensor) -> Tensor:
-        """The outputs of the model."""
+        """Return the outputs of the model."""
         outputs: Tensor = model((x.to(torch.float32) / 255 - self.mean) / self.std)
         return outputs

@@ -17,7 +17,7 @@ SPOT_CHECKS = 20
 
 
 def read_labels(dataset: Any) -> Any:
-    """The labels of a dataset: its ``tensors``, ``targets`` or ``labels``, or else what it returns, one by one."""
+    """Read the labels of a dataset: its ``tensors``, ``targets`` or ``labels``, or what it returns, one by one."""
     if type(dataset) is TensorDataset and len(dataset.tensors) > 1:
         return dataset.tensors[1]
     # torchvision's stored targets are the ones before target_transform.
@@ -50,7 +50,7 @@ def _plain(label: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Numbers may have been rounded to another precision."""
+    """Compare two labels; numbers may have been rounded to another precision."""
     one, other = _plain(one), _plain(other)
     if isinstance(one, float | list):
         return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-5)
@@ -66,12 +66,12 @@ def _label_of(item: Any, index: int) -> Any:
 
 
 def as_tensor(values: Any) -> Tensor:
-    """A tensor of anything array-like; it is a copy, for torch shares no array that is read-only or reversed."""
+    """Make a tensor of anything array-like; it is a copy, for torch shares no array that is read-only or reversed."""
     return values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
 
 
 def check_labels(labels: Any, n: int, *, any_kind: bool = False) -> Tensor:
-    """Labels as int64, or an error that says what is wrong with them; see :func:`label_tensor` for ``any_kind``."""
+    """Check labels, and return them as int64; see :func:`label_tensor` for ``any_kind``."""
     if n == 0:
         raise InputError("the data set is empty; there is nothing to train on")
     found = label_tensor(labels, n, any_kind=any_kind)
@@ -84,7 +84,7 @@ def check_labels(labels: Any, n: int, *, any_kind: bool = False) -> Tensor:
 
 
 def label_tensor(labels: Any, n: int, *, any_kind: bool = False) -> Tensor:
-    """Integer labels; with ``any_kind``, for a criterion of the user's, also numbers and rows of 0 and 1 as floats."""
+    """Make a tensor of integer labels; with ``any_kind``, also of numbers and of rows of 0 and 1, as floats."""
     if any_kind:
         with suppress(TypeError, ValueError, RuntimeError):
             labels = as_tensor(labels)
@@ -109,7 +109,7 @@ def _targets(found: Tensor, n: int) -> Tensor:
 
 
 def integer_labels(labels: Any, n: int) -> Tensor:
-    """Labels as int64: one per sample, none negative."""
+    """Make labels int64: one per sample, none negative."""
     try:
         found = as_tensor(labels)
     except (TypeError, ValueError, RuntimeError) as error:

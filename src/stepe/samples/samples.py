@@ -30,7 +30,7 @@ class Samples(Protocol):
     def __len__(self) -> int: ...
 
     def fetch(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Any]:
-        """The inputs of each part (a tensor of indices), in order, drawn under ``stream``."""
+        """Give the inputs of each part (a tensor of indices), in order, drawn under ``stream``."""
         ...
 
 
@@ -45,11 +45,11 @@ class TensorSamples:
         return len(self.x)
 
     def to(self, device: torch.device) -> "TensorSamples":
-        """The same samples on another device."""
+        """Put the same samples on another device."""
         return TensorSamples(self.x.to(device), self.augment)
 
     def fetch(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Tensor]:
-        """The inputs of each part, augmented if the view asks for it."""
+        """Give the inputs of each part, augmented if the view asks for it."""
         for part in parts:
             index = part.to(self.x.device)
             x = self.x[index]
@@ -74,7 +74,7 @@ class DrawnDataset(Dataset[Any]):
         return self.__getitems__([draw])[0]
 
     def __getitems__(self, draws: list[Draw]) -> list[Any]:
-        """The samples of a batch, as the loader asks for them."""
+        """Return the samples of a batch, as the loader asks for them."""
         # A worker has no draws of its own to protect.
         with nullcontext() if get_worker_info() is not None else preserved():
             return [self._get(*draw) for draw in draws]
@@ -85,7 +85,7 @@ class DrawnDataset(Dataset[Any]):
 
 
 def draws(index: Tensor, stream: Stream, *, plain: bool = False) -> list[Draw]:
-    """The samples of a batch, each with the key of its random draws."""
+    """Name the samples of a batch, each with the key of its random draws."""
     return [(i, key, plain) for i, key in zip(index.tolist(), stream.bits(index).tolist(), strict=True)]
 
 
@@ -137,12 +137,12 @@ class DatasetSamples:
         return len(cast(Sized, self.dataset))
 
     def fetch(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Any]:
-        """The inputs of each part, without what else the data set returns."""
+        """Give the inputs of each part, without what else the data set returns."""
         for batch in self.fetch_batches(parts, stream, view):
             yield batch[0] if isinstance(batch, list | tuple) else batch
 
     def fetch_batches(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[Any]:
-        """Whole batches as the data set and its collate function make them; the workers live on between calls."""
+        """Give whole batches as the data set and its collate function make them; workers live on between calls."""
         self._sampler.parts, self._sampler.stream, self._sampler.plain = parts, stream, view == "plain"
         yield from self._loader
 
@@ -170,7 +170,7 @@ def check_map_style(dataset: object) -> None:
 
 
 def as_samples(data: Any, augment: Augment | None, plain_view: Any, **loader_options: Any) -> Samples:
-    """Samples of anything that a user may hand over: samples, a tensor, an array, or a data set."""
+    """Make samples of anything that a user may hand over: samples, a tensor, an array, or a data set."""
     if isinstance(data, Samples) and not hasattr(data, "__getitem__"):  # what a data set of somebody's has
         return data
     if type(data) is TensorDataset:  # a subclass may do more than index its tensors

@@ -24,13 +24,13 @@ class SparseSamples:
         return int(self.matrix.shape[0])
 
     def fetch(self, parts: Sequence[Tensor], stream: Stream, view: View) -> Iterator[SparseRows]:
-        """The entries of the rows of each part."""
+        """Give the entries of the rows of each part."""
         for part in parts:
             yield entries(self.matrix[part.numpy()])
 
 
 def entries(matrix: Any, dtype: torch.dtype = torch.float32) -> SparseRows:
-    """Columns and values of a CSR matrix, and where its rows start."""
+    """Return columns and values of a CSR matrix, and where its rows start."""
     return (
         torch.from_numpy(matrix.indices.astype(np.int64)),
         torch.from_numpy(matrix.data).to(dtype),
@@ -53,5 +53,5 @@ class SparseScale:
         return cls(column / (squares**0.5 or 1.0))
 
     def encode(self, matrix: Any) -> Any:
-        """A scaled CSR matrix."""
+        """Scale a CSR matrix."""
         return matrix.multiply(self.factor).tocsr()

@@ -85,7 +85,7 @@ class Strong:
         return torch.cat([self.base.draw(index, stream), torch.stack(columns, 1)], 1)
 
     def gather(self, images: Tensor, index: Tensor, drawn: Tensor) -> Tensor:
-        """The pictures that the base gives; those among the share are transformed."""
+        """Return the pictures that the base gives; those among the share are transformed."""
         if images.dtype != torch.uint8:
             raise InputError(f"a strong augmentation works on bytes (torch.uint8), and the images are {images.dtype}")
         pictures = self.base.gather(images, index, drawn[:, :-COLUMNS]).permute(0, 2, 3, 1)
@@ -107,7 +107,7 @@ def _fixed(values: Tensor) -> Tensor:
 
 
 def _grid(pictures: Tensor) -> tuple[Tensor, Tensor]:
-    """Row and column of every pixel, to be broadcast against (pictures, height, width)."""
+    """Number the row and column of every pixel, to be broadcast against (pictures, height, width)."""
     height, width = pictures.shape[1:3]
     rows, columns = (torch.arange(size, device=pictures.device) for size in (height, width))
     return rows[:, None], columns[None, :]
@@ -122,7 +122,7 @@ def _move(
     down: Tensor,
     right: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Every pixel from the one nearest to where an affine map about the centre leads, and where there is one."""
+    """Take every pixel from the one nearest to where an affine map about the centre leads, and say where one is."""
     height, width = pictures.shape[1:3]
     row, column = _grid(pictures)
     # Twice the distance from the centre, which may lie between two pixels.
@@ -136,7 +136,7 @@ def _move(
 
 
 def _recolour(pixels: Tensor, own: Tensor, grey: Tensor, constant: Tensor) -> Tensor:
-    """Brightness, contrast and saturation in one step, an affine map of a channel and the mean of all."""
+    """Change brightness, contrast and saturation in one step: an affine map of a channel and the mean of all."""
     own, grey, constant = (number[..., None].to(torch.int32) for number in (own, grey, constant))
     values = pixels.to(torch.int32)
     mean = values.sum(3, keepdim=True, dtype=torch.int32) // values.shape[3]
@@ -144,7 +144,7 @@ def _recolour(pixels: Tensor, own: Tensor, grey: Tensor, constant: Tensor) -> Te
 
 
 def _hole(pictures: Tensor, side: Tensor, centre_row: Tensor, centre_column: Tensor) -> Tensor:
-    """Where a square is cut out; its centre is within the picture, all of it need not be."""
+    """Say where a square is cut out; its centre is within the picture, all of it need not be."""
     height, width = pictures.shape[1:3]
     row, column = _grid(pictures)
     side = side * min(height, width) >> BITS

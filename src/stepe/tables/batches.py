@@ -21,14 +21,14 @@ JSON = {b"stepe": b"json"}
 
 
 def chunks(rows: Iterable[T]) -> Iterator[list[T]]:
-    """As many rows at a time as a batch has."""
+    """Give as many rows at a time as a batch has."""
     iterator = iter(rows)
     while some := list(islice(iterator, ROWS)):
         yield some
 
 
 def distinct(names: Iterable[object]) -> list[str]:
-    """The names of columns, numbered where two are alike or one is empty.
+    """Name columns by their names, numbered where two are alike or one is empty.
 
     >>> distinct(["a", "b", "a", "a.1", ""])
     ['a', 'b', 'a.2', 'a.1', 'Unnamed: 4']
@@ -45,7 +45,7 @@ def distinct(names: Iterable[object]) -> list[str]:
 
 
 def of_text(names: Sequence[str], rows: Iterable[Sequence[str | None]]) -> "Iterator[pa.RecordBatch]":
-    """Rows of text."""
+    """Make batches of rows of text."""
     import pyarrow as pa
 
     schema = pa.schema([(name, pa.large_string()) for name in names])
@@ -55,7 +55,7 @@ def of_text(names: Sequence[str], rows: Iterable[Sequence[str | None]]) -> "Iter
 
 
 def of_values(rows: Callable[[], Iterable[Mapping[str, Any]]]) -> "Iterator[pa.RecordBatch]":
-    """Rows as JSON has them; they are gone through twice, for the types of the columns and then for their cells."""
+    """Make batches of rows as JSON has them; these are read twice: for the types of the columns, then for the cells."""
     import pyarrow as pa
 
     types: dict[str, set[Any]] = {}
@@ -76,7 +76,7 @@ def of_values(rows: Callable[[], Iterable[Mapping[str, Any]]]) -> "Iterator[pa.R
 
 
 def _type(values: list[Any]) -> Any:
-    """The type of Arrow that holds the values as they are; ``None`` if none does."""
+    """Find the type of Arrow that holds the values as they are; ``None`` if none does."""
     import pyarrow as pa
 
     try:
@@ -96,7 +96,7 @@ def _loaded(cells: list[str | None]) -> list[Any]:
 
 
 def to_rows(batch: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
-    """The rows of a batch as dictionaries."""
+    """Make dictionaries of the rows of a batch."""
     columns = [column.to_pylist() for column in batch.columns]
     columns = [
         _loaded(cells) if field.metadata == JSON else cells for field, cells in zip(batch.schema, columns, strict=True)
@@ -106,7 +106,7 @@ def to_rows(batch: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
 
 
 def to_pandas(table: "pa.Table") -> "pd.DataFrame":
-    """A table for pandas; whole numbers stay whole where some are missing."""
+    """Make a table one of pandas; whole numbers stay whole where some are missing."""
     import pandas as pd
 
     frame: pd.DataFrame = table.to_pandas(integer_object_nulls=True, ignore_metadata=True)

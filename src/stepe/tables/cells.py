@@ -18,7 +18,7 @@ _ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")
 
 
 def as_text(value: Any) -> str:
-    r"""A cell as people would write it: a whole number that pandas made a float is one again.
+    r"""Write a cell as people would: a whole number that pandas made a float is one again.
 
     >>> [as_text(value) for value in ("007", 3.0, 2.5, None, float("nan"), True)]
     ['007', '3', '2.5', '', '', 'True']
@@ -38,7 +38,7 @@ def as_text(value: Any) -> str:
 
 
 def same_label(found: object, name: str) -> bool:
-    """Whether a cell holds the class of that name: text as it is, other values by what they mean.
+    """Say whether a cell holds the class of that name: text as it is, other values by what they mean.
 
     >>> same_label("007", "7"), same_label(7.0, "7"), same_label(True, "true")
     (False, True, True)
@@ -56,7 +56,7 @@ def same_label(found: object, name: str) -> bool:
 
 
 def escape(cell: str) -> str:
-    """The cell with an apostrophe in front, if a spreadsheet might take it for a formula.
+    """Put an apostrophe in front of a cell that a spreadsheet might take for a formula.
 
     >>> escape("=1+1"), escape("cat")
     ("'=1+1", 'cat')
@@ -65,7 +65,7 @@ def escape(cell: str) -> str:
 
 
 def unescape(cell: str) -> str:
-    """The cell as it was before :func:`escape`.
+    """Return the cell as it was before :func:`escape`.
 
     >>> unescape("'=1+1"), unescape("'tis")
     ('=1+1', "'tis")
@@ -74,6 +74,6 @@ def unescape(cell: str) -> str:
 
 
 def escape_texts(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """A table with its texts escaped; numbers, a negative one too, can run nothing."""
+    """Escape the texts of a table; numbers, a negative one too, can run nothing."""
     texts = frame.select_dtypes(exclude=["number", "bool"]).columns
     return frame.assign(**{name: frame[name].map(escape, na_action="ignore") for name in texts})

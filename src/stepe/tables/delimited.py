@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 def records(file: TextIO, delimiter: str, path: Path) -> Iterator[Record]:
-    """The records of a file, the header and blank lines among them."""
+    """Read the records of a file, the header and blank lines among them."""
     taken: list[str] = []
     line = 1
 
@@ -61,7 +61,7 @@ def records(file: TextIO, delimiter: str, path: Path) -> Iterator[Record]:
 
 @contextmanager
 def any_length() -> Iterator[None]:
-    """The csv module refuses a cell of more than 128 kB, unless told; texts may be longer."""
+    """Let the csv module read cells of more than 128 kB, which it refuses unless told: texts may be longer."""
     before = csv.field_size_limit(sys.maxsize)
     try:
         yield
@@ -77,7 +77,7 @@ def _broken(path: Path, why: str) -> InputError:
 
 
 def find_delimiter(path: Path, encoding: str = "utf-8") -> str:
-    """The delimiter by which the header falls into the most columns; of several such, the most common."""
+    """Find the delimiter by which the header falls into the most columns; of several such, the most common."""
 
     def columns(delimiter: str) -> int:
         with opened(path, encoding, errors="surrogateescape") as (file, _):
@@ -90,7 +90,7 @@ def find_delimiter(path: Path, encoding: str = "utf-8") -> str:
 
 
 def read(path: Path, encoding: str) -> "Iterator[pa.RecordBatch]":
-    """The rows, all cells text; those that a short record lacks are missing."""
+    """Read the rows, all cells text; those that a short record lacks are missing."""
     delimiter = find_delimiter(path, encoding)
     with opened(path, encoding) as (file, _):
         rows = (record for record in records(file, delimiter, path) if not record.blank)
@@ -159,20 +159,20 @@ def write(target: Path, rows: Iterable[Sequence[Cell]], *, mark: str = "") -> No
 
 
 def lines(rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
-    """Rows as the lines of a CSV file; the csv module would leave a CR without quotes, at which readers end the row."""
+    """Write rows as lines of a CSV file; the csv module would not quote a CR, at which readers end the row."""
     for row in rows:
         # A record of one empty cell would be a blank line.
         yield ",".join(_quoted(as_cell(cell), ",", always=len(row) == 1) for cell in row) + "\n"
 
 
 def of_frame(frame: "pd.DataFrame") -> str:
-    """A table as the text of a CSV file, its numbers with as many digits as they have."""
+    """Write a table as the text of a CSV file, its numbers with as many digits as they have."""
     columns = [["" if cell is None or cell != cell else str(cell) for cell in frame[name]] for name in frame]
     return "".join(lines([[*map(str, frame)], *zip(*columns, strict=True)]))
 
 
 def as_cell(value: Cell) -> str:
-    """A value as text.
+    """Write a value as text.
 
     >>> [as_cell(value) for value in ("cat", True, 0.25, None)]
     ['cat', 'True', '0.250000', '']
@@ -181,7 +181,7 @@ def as_cell(value: Cell) -> str:
 
 
 def _with_cell(body: str, position: int, value: str, delimiter: str) -> str:
-    """The record with another value in one cell; quoted if it has to be, or if the file quotes without need."""
+    """Put another value into one cell of a record; quoted if it has to be, or if the file quotes without need."""
     cell = re.compile(rf'(?:"[^"]*(?:""[^"]*)*")?[^{re.escape(delimiter)}\r\n]*')
     start = 0
     for _ in range(position):

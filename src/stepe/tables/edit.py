@@ -31,16 +31,16 @@ class Edits(Protocol):
     """further columns, and what is in them: ``bool``, ``str`` or ``float``"""
 
     def of(self, row: int, found: object) -> Edit:
-        """What happens to a row in whose column that cell was found; rows are asked for in turn, from 0 on."""
+        """Say what happens to a row in whose column that cell was found; rows are asked for in turn, from 0 on."""
         ...
 
     def changed(self, what: str) -> Exception:
-        """Says that the table is not the one that the edits are for."""
+        """Make the error that says that the table is not the one that the edits are for."""
         ...
 
 
 def free_names(names: Iterable[str], taken: Iterable[str]) -> list[str]:
-    """The names, numbered where the table has one of them already.
+    """Return the names, numbered where the table has one of them already.
 
     >>> free_names(["stepe_flagged", "stepe_suggested"], {"id", "stepe_flagged"})
     ['stepe_flagged_2', 'stepe_suggested_2']
@@ -54,7 +54,7 @@ def free_names(names: Iterable[str], taken: Iterable[str]) -> list[str]:
 
 
 def edit_values(values: list[Any], edits: Edits, path: Path) -> tuple[list[Edit], list[Any]]:
-    """What happens to each row, and its value then: a class is spelled as the column spells it, 7 or "7"."""
+    """Say what happens to each row, and its value then: a class is spelled as the column spells it, 7 or "7"."""
     known = [value for value in dict.fromkeys(values) if value is not None]
     found = [edits.of(row, value) for row, value in enumerate(values)]
     return found, [
@@ -71,6 +71,6 @@ def _spelling(known: list[Any], name: str, path: Path) -> Any:
 
 
 def added_columns(found: list[Edit], edits: Edits, taken: Iterable[str]) -> Iterator[tuple[str, type, list[Cell]]]:
-    """The columns that are added: their names, what is in them, and their cells."""
+    """Give the columns that are added: their names, what is in them, and their cells."""
     for i, (name, kind) in enumerate(zip(free_names(edits.added, taken), edits.added.values(), strict=True)):
         yield name, kind, [edit.added[i] for edit in found]

@@ -20,7 +20,7 @@ class Format(Protocol):
     """how the names of such files end"""
 
     def read(self, path: Path, encoding: str) -> "Iterator[pa.RecordBatch]":
-        """The rows in batches of one schema; none if there are no rows. ``encoding`` is that of text."""
+        """Read the rows in batches of one schema; no rows give no batch. ``encoding`` is that of text."""
         ...
 
     def rewrite(self, source: Path, target: Path, edits: Edits, encoding: str) -> None:
@@ -34,17 +34,17 @@ FORMATS = {suffix: module for module in _ALL for suffix in module.SUFFIXES}
 
 
 def format_of(path: Path) -> Format | None:
-    """The format of a file by its name; ``None`` where it is no table."""
+    """Return the format of a file by its name; ``None`` where it is no table."""
     return FORMATS.get(path.suffix.lower())
 
 
 def rewritten_suffix(path: Path) -> str:
-    """How the name of a file ends when it is written again."""
+    """Return how the name of a file ends when it is written again."""
     return spreadsheet.REWRITTEN if path.suffix.lower() in spreadsheet.SUFFIXES else path.suffix
 
 
 def read(path: Path, encoding: str = "utf-8") -> "Iterator[pa.RecordBatch]":
-    """The rows of a table, in batches of one schema.
+    """Read the rows of a table, in batches of one schema.
 
     Cells of text stay text: ``007`` is no number here, and ``NA`` a class like any other.
     """
@@ -63,6 +63,6 @@ def read(path: Path, encoding: str = "utf-8") -> "Iterator[pa.RecordBatch]":
 
 
 def read_rows(path: Path, encoding: str = "utf-8") -> Iterator[dict[str, Any]]:
-    """The rows of a table one by one, as dictionaries."""
+    """Read the rows of a table one by one, as dictionaries."""
     for batch in read(path, encoding):
         yield from to_rows(batch)

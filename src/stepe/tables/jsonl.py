@@ -18,7 +18,7 @@ SUFFIXES: tuple[str, ...] = (".jsonl", ".ndjson")
 
 
 def read(path: Path, encoding: str) -> "Iterator[pa.RecordBatch]":
-    """The rows; a key that an object lacks is missing, as one whose value is null."""
+    """Read the rows; a key that an object lacks is missing, as one whose value is null."""
 
     def rows() -> Iterator[dict[str, Any]]:
         with opened(path, encoding) as (file, _):
@@ -30,7 +30,7 @@ def read(path: Path, encoding: str) -> "Iterator[pa.RecordBatch]":
 
 
 def _objects(file: TextIO, path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """The lines of a file as they stand there, and the objects in them; a blank line has none."""
+    """Read the lines of a file as they stand there, and the objects in them; a blank line has none."""
     for number, line in enumerate(_whole_lines(file), start=1):
         if not line.strip():
             yield line, None
@@ -45,7 +45,7 @@ def _objects(file: TextIO, path: Path) -> Iterator[tuple[str, dict[str, Any] | N
 
 
 def _whole_lines(file: TextIO) -> Iterator[str]:
-    """Lines that end at LF, with or without CR; a CR alone ends none."""
+    """Split text into lines that end at LF, with or without CR; a CR alone ends none."""
     held = ""
     for line in file:
         held += line
@@ -84,7 +84,7 @@ def rewrite(source: Path, target: Path, edits: Edits, encoding: str) -> None:
 
 
 def _with_value(body: str, key: str, token: str) -> str:
-    """The object with another value for one key (the last of that name, as readers take it)."""
+    """Give one key of an object another value (the last of that name, as readers take it)."""
     decode = json.JSONDecoder().raw_decode
     white = re.compile(r"[\s,:]*")
 
@@ -109,7 +109,7 @@ def _with_value(body: str, key: str, token: str) -> str:
 
 
 def _as_json(label: str, like: object) -> str:
-    """A class by its name, as the value that the file would hold for it."""
+    """Write the name of a class as the value that the file would hold for it."""
     if isinstance(like, bool) and label.casefold() in ("true", "false"):
         return label.casefold()
     if isinstance(like, int | float):
@@ -122,7 +122,7 @@ def _as_json(label: str, like: object) -> str:
 
 
 def _with_keys(body: str, more: dict[str, Any], *, first: bool) -> str:
-    """The object with further keys, spaced as it is."""
+    """Add keys to an object, spaced as it is."""
     spaced = re.search(r'":\s', body) is not None
     separators = (", ", ": ") if spaced or first else (",", ":")
     inner, brace, rest = body.rpartition("}")

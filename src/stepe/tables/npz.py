@@ -22,7 +22,7 @@ SUFFIXES: tuple[str, ...] = (".npz",)
 
 @contextmanager
 def opened(path: Path) -> "Iterator[np.lib.npyio.NpzFile]":
-    """The arrays of a file by their names; what cannot be read is refused."""
+    """Open the arrays of a file by their names; what cannot be read is refused."""
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -40,7 +40,7 @@ def opened(path: Path) -> "Iterator[np.lib.npyio.NpzFile]":
 
 
 def read(path: Path, encoding: str) -> "Iterator[pa.RecordBatch]":
-    """The arrays with as many rows as the first one are the columns; rows of several numbers are lists."""
+    """Read the arrays with as many rows as the first one as columns; rows of several numbers are lists."""
     import pyarrow as pa
 
     with opened(path) as arrays:
@@ -84,7 +84,7 @@ def rewrite(source: Path, target: Path, edits: Edits, encoding: str) -> None:
 
 
 def _replace(source: Path, target: Path, written: dict[str, npt.NDArray[Any]]) -> None:
-    """The file with some arrays replaced or added."""
+    """Copy a file with some of its arrays replaced or added."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
         members = {member.filename.removesuffix(".npy"): member for member in old.infolist()}
         packed = any(member.compress_type != zipfile.ZIP_STORED for member in members.values())

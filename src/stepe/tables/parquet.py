@@ -30,7 +30,7 @@ def _opened(path: Path) -> "Iterator[pq.ParquetFile]":
 
 
 def read(path: Path, encoding: str) -> "Iterator[pa.RecordBatch]":
-    """The rows, typed as they are; no encoding matters."""
+    """Read the rows, typed as they are; no encoding matters."""
     import pyarrow as pa
 
     with _opened(path) as file:
@@ -66,7 +66,7 @@ def rewrite(source: Path, target: Path, edits: Edits, encoding: str) -> None:
 
 
 def _column_like(column: Any, values: list[Any]) -> Any:
-    """The values as a column of the same type; a dictionary keeps its order, whether all of it is used or not."""
+    """Make of values a column of the same type; a dictionary keeps its order, whether all of it is used or not."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(column.type):

@@ -29,13 +29,13 @@ Row = list[str | None]
 
 
 def read(path: Path, encoding: str) -> "Iterator[pa.RecordBatch]":
-    """The rows below the first that is not empty, which names the columns; empty rows are skipped, and not counted."""
+    """Read the rows below the first that is not empty, which names the columns; empty rows are skipped, not counted."""
     rows = _rows(path)
     return of_text(distinct(cell or "" for cell in next(rows, [])), rows)
 
 
 def sheets(path: Path) -> list[str]:
-    """The names of the sheets; the first is read."""
+    """Name the sheets; the first is read."""
     with _opened(path, computed=True) as workbook:
         return [sheet.title for sheet in workbook.worksheets]
 
@@ -51,7 +51,7 @@ def rewrite(source: Path, target: Path, edits: Edits, encoding: str) -> None:
 
 @contextmanager
 def _opened(path: Path, *, computed: bool) -> Iterator[Any]:
-    """A workbook, with the values of formulas or with the formulas."""
+    """Open a workbook, with the values of formulas or with the formulas."""
     try:
         openpyxl = importlib.import_module("openpyxl")
     except ImportError as error:
@@ -68,7 +68,7 @@ def _opened(path: Path, *, computed: bool) -> Iterator[Any]:
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    """The rows that are not empty, the header first, as wide as the header."""
+    """Read the rows that are not empty, the header first, as wide as the header."""
     with _opened(path, computed=True) as computed, _opened(path, computed=False) as written:
         pair = computed.worksheets[0], written.worksheets[0]
         for sheet in pair:
@@ -93,6 +93,6 @@ def _rows(path: Path) -> Iterator[Row]:
 
 
 def _text(value: Any) -> str | None:
-    """A cell as people would write it; a date without a time is one."""
+    """Write a cell as people would; of a date and midnight, the date."""
     midnight = isinstance(value, datetime) and value.time() == time()
     return as_text(value.date() if midnight else value) or None

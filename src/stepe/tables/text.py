@@ -13,7 +13,7 @@ BOM = "\ufeff"
 
 @contextmanager
 def opened(path: Path, encoding: str = "utf-8", *, errors: str = "strict") -> Iterator[tuple[TextIO, str]]:
-    """A file with its line ends as they are, after its byte order mark; and the mark, if it has one."""
+    """Open a file with its line ends as they are, after its byte order mark; and give the mark, if it has one."""
     try:
         file = path.open(encoding=_codec(path, encoding), errors=errors, newline="")
     except LookupError as error:
@@ -26,7 +26,7 @@ def opened(path: Path, encoding: str = "utf-8", *, errors: str = "strict") -> It
 
 
 def _codec(path: Path, encoding: str) -> str:
-    """The encoding whose mark is a character like any other, so that a copy has it where the file has it."""
+    """Find the encoding whose mark is a character like any other, so that a copy has it where the file has it."""
     name = codecs.lookup(encoding).name
     if name in ("utf-16", "utf-32"):
         with path.open("rb") as file:
@@ -56,6 +56,6 @@ def copy(
 
 
 def split_end(raw: str) -> tuple[str, str]:
-    """A record without its line end, and the line end."""
+    """Split a record from its line end."""
     body = raw.rstrip("\r\n")
     return body, raw[len(body) :]

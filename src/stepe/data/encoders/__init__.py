@@ -47,7 +47,7 @@ def fit_encoder(kind: DataKind, inputs: Any) -> Encoder:
 
 
 def write_encoder(encoder: Encoder) -> dict[str, Any]:
-    """An encoder as JSON."""
+    """Write an encoder as JSON."""
     return {"name": type(encoder).__name__, **asdict(encoder)}
 
 

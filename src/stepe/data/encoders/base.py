@@ -16,9 +16,9 @@ class Encoder(Protocol):
 
     @property
     def kind(self) -> DataKind:
-        """What kind of data it encodes."""
+        """The kind of data that it encodes."""
         ...
 
     def encode(self, inputs: Any) -> Array:
-        """The inputs as a network takes them."""
+        """Encode inputs as a network takes them."""
         ...

@@ -31,7 +31,7 @@ class FeatureEncoder:
         return cls([0.0] * width, [1.0] * width)
 
     def encode(self, inputs: npt.NDArray[np.float64]) -> Array:
-        """The standardised rows."""
+        """Standardise the rows."""
         if inputs.ndim != 2 or inputs.shape[1] != len(self.center):
             raise InputError(
                 f"the features have shape {inputs.shape}; the model was trained on {len(self.center)} columns"

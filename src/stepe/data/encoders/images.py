@@ -36,5 +36,5 @@ class ImageEncoder:
         return cls(pictures.shape[-1], (mean / 255).tolist(), (std / 255).tolist())
 
     def encode(self, inputs: Array) -> Array:
-        """The bytes; training and prediction normalise them batch by batch."""
+        """Return the bytes; training and prediction normalise them batch by batch."""
         return inputs

@@ -22,7 +22,7 @@ QUANTILES = 101
 
 @dataclass(frozen=True)
 class ColumnCode:
-    """How a column of a table is encoded."""
+    """The encoding of one column of a table."""
 
     name: str
     type: str
@@ -67,7 +67,7 @@ class TableEncoder:
         return [len(column.categories) + 1 for column in self.columns if column.type == "category"]
 
     def encode(self, inputs: "pd.DataFrame") -> Array:
-        """A row of floats for each row; codes are whole numbers, exact in a float."""
+        """Encode each row as a row of floats; codes are whole numbers, exact in a float."""
         if missing := [column.name for column in self.columns if column.name not in inputs.columns]:
             raise InputError(f"the table has no column {', '.join(map(repr, missing))}, which the model was trained on")
         numbers: list[npt.NDArray[np.float32]] = []
@@ -89,7 +89,7 @@ class TableEncoder:
         return np.stack([*numbers, *codes], axis=1)
 
     def spread(self, encoded: Array) -> Floats:
-        """What was encoded, for those who take numbers alone: numbers in their own units, a column for each category.
+        """Turn encoded rows into numbers alone: numbers in their own units, a column for each category.
 
         A missing number is the median. Values beyond those that the encoder was fitted on are the nearest of them.
         """

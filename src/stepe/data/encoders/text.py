@@ -65,7 +65,7 @@ class TextEncoder:
         return len(self.buckets) + 1
 
     def encode(self, inputs: Sequence[str]) -> Array:
-        """A row of n-gram numbers for each text."""
+        """Encode each text as a row of n-gram numbers."""
         number = np.zeros(BUCKETS, dtype=np.int32)
         number[self.buckets] = np.arange(1, self.vocabulary)
         encoded = np.zeros((len(inputs), self.length), dtype=np.int32)
@@ -80,7 +80,7 @@ class TextEncoder:
         return encoded
 
     def weighted(self, encoded: Array, idf: Floats | None = None) -> "tuple[csr_matrix, Floats]":
-        """What was encoded as sparse rows of length 1, a column for each n-gram, rare ones weighing more (TF-IDF).
+        """Turn encoded texts into sparse rows of length 1, a column for each n-gram, rare ones weighing more (TF-IDF).
 
         ``idf`` are the weights; by default, and returned, those of these texts.
         """
@@ -97,7 +97,7 @@ class TextEncoder:
 
 
 def _grams(texts: Sequence[str]) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """(number of texts, text of each n-gram, its bucket), a chunk of texts at a time; sorted by text, words first."""
+    """Give (number of texts, text of each n-gram, its bucket), a chunk of texts at a time; by text, words first."""
     chunk: list[str] = []
     characters = 0
     for text in texts:
@@ -112,7 +112,7 @@ def _grams(texts: Sequence[str]) -> Iterator[tuple[int, npt.NDArray[np.int64], n
 
 
 def _hash_chunk(texts: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """All n-grams of some texts at once.
+    """Hash all n-grams of some texts at once.
 
     With base b, sums[i] = sum of code[j] b**j below i: the hash of characters i to k is (sums[k] - sums[i]) / b**i, all
     modulo 2**64, where an odd b can be divided by.

@@ -37,7 +37,7 @@ def check_takes_probabilities(
 
 
 def corrected(labels: Tensor, kept: Tensor, guess: Tensor, refine: float | Tensor) -> Tensor:
-    """One row of class probabilities per sample: a kept label, by ``refine`` replaced by the guess; else the guess.
+    """Make each sample a row of class probabilities: a kept label, by ``refine`` replaced by the guess; else the guess.
 
     >>> guess = torch.tensor([[0.2, 0.8], [0.3, 0.7]])
     >>> corrected(torch.tensor([0, 0]), torch.tensor([True, False]), guess, 0.5)
@@ -50,7 +50,7 @@ def corrected(labels: Tensor, kept: Tensor, guess: Tensor, refine: float | Tenso
 
 
 def confidence(kept: Tensor, guess: Tensor) -> Tensor:
-    """How much each sample counts: a kept one fully, another as far as its guess is sure.
+    """Say how much each sample counts: a kept one fully, another as far as its guess is sure.
 
     >>> confidence(torch.tensor([True, False]), torch.tensor([[0.2, 0.8], [0.3, 0.7]]))
     tensor([1.0000, 0.7000])

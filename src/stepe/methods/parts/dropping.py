@@ -55,7 +55,7 @@ class Dropping:
             self._take(self._rho_max_for(found))
 
     def state_dict(self) -> dict[str, Any]:
-        """What was found out, and what it will be found out from."""
+        """Save what was found out, and what it will be found out from."""
         return {"rho_max": self.rho_max, "warmup": self.warmup, "automatic": self.automatic.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ Before = Callable[[Tensor], Tensor]
 
 
 class Blends:
-    """Each sample of a batch is blended with the one before it, which the epoch's random order has put there.
+    """Blends each sample of a batch with the one before it, which the epoch's random order has put there.
 
     What share each sample has of its blend is drawn before the epoch, so that a CUDA graph can hold the loss. Of
     pictures, a share ``cut`` is not blended: they get a window through which the other one is seen.
@@ -49,7 +49,7 @@ class Blends:
         self.share.copy_(torch.from_numpy(share).float())
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """The losses of the blends under both targets, each by its share, and by its own sample's weight."""
+        """Average the losses of the blends under both targets, each by its share, and by its own sample's weight."""
         share = read_rows(self.share, batch.index)
         if self.window is None:
             blended = blend(batch.x, share, batch.before)
@@ -62,23 +62,23 @@ class Blends:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The shares of the epoch."""
+        """Save the shares of the epoch."""
         return {"share": self.share} | ({} if self.window is None else {"window": self.window})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore them."""
+        """Take up a saved state."""
         self.share.copy_(state["share"])
         if self.window is not None:
             self.window.copy_(state["window"])
 
 
 def one_before(values: Tensor) -> Tensor:
-    """Of every row the one before it; of the first, the last."""
+    """Put every row in the place of the next one, and the last in that of the first."""
     return values.roll(1, 0)
 
 
 def blend(x: Any, share: Tensor, before: Before = one_before) -> Tensor:
-    """Each sample of a batch by its share, and the one before it (the last, for the first) by the rest.
+    """Blend each sample of a batch, by its share, with the one before it (the last, for the first), by the rest.
 
     >>> blend(torch.tensor([[0.0], [8.0]]), torch.tensor([0.5, 0.75]))
     tensor([[4.],
@@ -97,7 +97,7 @@ def blend(x: Any, share: Tensor, before: Before = one_before) -> Tensor:
 
 
 def blend_and_cut(x: Any, share: Tensor, window: Tensor, before: Before = one_before) -> tuple[Tensor, Tensor]:
-    """Pictures with windows on the ones before them, blends where there is no window, and what share each then has."""
+    """Put windows on the pictures before them into pictures, blend where there is none, and say what share each has."""
     if not isinstance(x, Tensor) or x.ndim != 4:
         raise InputError(
             "cutmix cuts windows into pictures, which are tensors of shape (n, channels, height, width): use cutmix=0"

@@ -25,7 +25,7 @@ SELDOM = 3
 
 @dataclass
 class StepEPlus(StepwiseElimination):
-    """Step-E on averaged weights, whose running guess corrects what is dropped and refines what is kept."""
+    """Run Step-E on averaged weights; its running guess corrects what is dropped and refines what is kept."""
 
     name: ClassVar[str] = "step-e-plus"
     summary: ClassVar[str] = "step-e, whose probe also corrects: dropped samples train on a running guess"
@@ -67,7 +67,7 @@ class StepEPlus(StepwiseElimination):
         return self.mixup > 0
 
     def wants_probe(self, epoch: int) -> bool:
-        """As asked for; less often once a model that was watched may judge for itself."""
+        """Ask as Step-E does; less often once a model that did not learn by heart may judge for itself."""
         judges_itself = self.task.probe == "auto" and self.automatic.judged_by != "others"
         if epoch < self.warmup_epochs or not judges_itself:
             return super().wants_probe(epoch)

@@ -31,7 +31,7 @@ def check_prior(prior: Prior, classes: int) -> None:
 
 
 def class_prior(prior: Prior, labels: Tensor, classes: int) -> Tensor | None:
-    """The share of each class, or ``None`` for guesses as they are; no class is impossible.
+    """Return the share of each class, or ``None`` for guesses as they are; no class is impossible.
 
     >>> class_prior("given", torch.tensor([0, 0, 1]), 2)
     tensor([0.6000, 0.4000])
@@ -48,7 +48,7 @@ def class_prior(prior: Prior, labels: Tensor, classes: int) -> Tensor | None:
 
 
 def align(guess: Tensor, prior: Tensor | None) -> Tensor:
-    """The guesses (n x classes), each as likely as ever, but on average as the prior has it.
+    """Scale guesses (n x classes), each as likely as ever, to what the prior has on average.
 
     >>> align(torch.tensor([[0.9, 0.1], [0.9, 0.1]]), torch.tensor([0.5, 0.5]))
     tensor([[0.5000, 0.5000],
