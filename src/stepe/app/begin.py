@@ -35,15 +35,15 @@ DEFAULT_NOISE = "symmetric:0.4"
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is there before anything is trained."""
+    """A job before anything is trained: what was asked for, and the data."""
 
     request: Request
     options: dict[str, Any]
-    """as the run takes them"""
+    """the options as the run takes them"""
     source: Source
     review: Review | None
     name: str
-    """of the run, if nobody says another one"""
+    """what the run is called, unless it is given another name"""
 
 
 def begin(

@@ -26,7 +26,7 @@ from stepe.samples.strong import Strong
 SMALL_DATA, LARGE_DATA = 5_000, 200_000
 FEW_SAMPLES = 500
 PROBE_SHARE, PROBERS_SHARE = 1.4, 2.0
-"""an epoch with its probe, and one with probers that train beside it, in units of training alone"""
+"""the time of an epoch with its probe, and of one with probers that train beside it, in units of training alone"""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Preset:
     """The settings that train a network; the defaults were chosen on a hold-out (``benchmarks/digits_network.py``)."""
 
     hidden: tuple[int, ...] = (512, 512)
-    """of the MLP; pictures in colour have a ResNet-18"""
+    """the hidden layers of the MLP; pictures in colour have a ResNet-18"""
     dropout: float = 0.7
     learning_rate: float = 0.1
     batch_size: int = 128

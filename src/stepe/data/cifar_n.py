@@ -138,7 +138,7 @@ class CifarN:
     """Images (uint8, n x 3 x 32 x 32) with the labels that somebody gave them, and what only a benchmark knows."""
 
     name: str
-    """with its column, as in ``cifar10n:aggre``"""
+    """the name with its column, as in ``cifar10n:aggre``"""
     images: Pixels
     labels: Labels
     """the given ones: the human ones of CIFAR-N, or the data set's own"""
@@ -148,7 +148,7 @@ class CifarN:
     test_labels: Labels
     class_names: tuple[str, ...]
     mean: tuple[float, float, float]
-    """per channel, of training pixels in [0, 1]"""
+    """the means of each channel, of training pixels in [0, 1]"""
     std: tuple[float, float, float]
     published: bool
     """every file is the publisher's, byte for byte; otherwise it is a smaller set in the same format"""

@@ -45,11 +45,11 @@ class Collection:
     ids: list[str]
     rows: list[int]
     keys: list[Any]
-    """equal where the inputs are"""
+    """one per sample, equal where the inputs are"""
     labels: list[str]
-    """empty: no label"""
+    """an empty one is no label"""
     reference: str | None = None
-    """what it is found by; ``None``: an object, which only its owner can bring again"""
+    """what it is found by; ``None``: an object, which cannot be found again"""
     trusted: list[bool] | None = None
     groups: list[str] | None = None
     together: list[str] | None = None

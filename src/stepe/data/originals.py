@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 HELD_BYTES = 1 << 30
-"""of pictures in memory; more of them are not kept for the sake of a thumbnail"""
+"""bytes of pictures in memory; more of them are not kept for the sake of a thumbnail"""
 
 
 @dataclass(frozen=True)

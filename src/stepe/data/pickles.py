@@ -17,7 +17,7 @@ import numpy.typing as npt
 from stepe.errors import InputError
 
 DTYPES = ("u1", "i8")
-"""pixels and labels"""
+"""the types of pixels and labels"""
 
 
 def loads(data: bytes, path: Path) -> dict[str, object]:

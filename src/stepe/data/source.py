@@ -73,18 +73,18 @@ class Source:
     encoder: Encoder
     """how further inputs become what ``x`` holds"""
     reference: str | None = None
-    """what :func:`open_source` finds it by; ``None``: arrays, which only their owner can bring again"""
+    """what :func:`open_source` finds it by; ``None``: arrays, which cannot be found again"""
     bundled: bool = False
     image_shape: tuple[int, ...] | None = None
     """height and width (and channels), where a sample is a picture: values in [0, 1], or bytes with channels first"""
     mean: tuple[float, ...] | None = None
-    """per channel of the pictures, in [0, 1], where a network wants them normalised by it"""
+    """the means of the pictures' channels, in [0, 1], where a network wants them normalised by it"""
     std: tuple[float, ...] | None = None
     truth: Truth | None = None
     clean_x: Array | None = None
     clean_labels: Integers | None = None
     noise_rate: float | None = None
-    """known, because it was planted or the data set says so"""
+    """the share of wrong labels, where noise was planted or the data set says it"""
     held_out_is_clean: bool = False
     """whether the held-out labels are known to be right"""
     uniform_classes: bool = False
@@ -94,9 +94,9 @@ class Source:
     default_probe: str = "auto"
     """who judges the samples where nobody says"""
     default_epochs: int | None = None
-    """length of a run where nobody says, and then our networks train as in the experiments; ``None``: by the data"""
+    """length of a run where nobody says, in which networks train as in the experiments; ``None``: by the data"""
     trusted: npt.NDArray[np.bool_] | None = None
-    """bool: whose label was checked"""
+    """whether each label was checked"""
     groups: Integers | None = None
     """one integer a sample, for the floor below which none is dropped"""
     unlabelled_x: Array | None = None

@@ -56,7 +56,7 @@ class EagerEngine:
         self.batch_size, self.probe_batch_size = batch_size, probe_batch_size
         self.ranks = ranks or Ranks()
         self.learning_rate = float(optimizer.param_groups[0]["lr"])
-        """of the last step"""
+        """the learning rate of the last step"""
         self.calls_model = forward is None
         """whether outputs are simply what the model returns"""
         self._forward = forward or (lambda model, x: model(x))

@@ -26,12 +26,12 @@ from stepe.samples.augmentation import ResidentAugment
 from stepe.samples.samples import Samples, TensorSamples
 
 WARM_UP_STEPS = 3
-"""before a capture: libraries choose their kernels and allocate their workspaces"""
+"""steps before a capture, in which libraries choose their kernels and allocate their workspaces"""
 
 
 @dataclass
 class _Epoch:
-    """What a step reads, in buffers whose addresses a graph may hold."""
+    """An epoch as its steps read it: in buffers whose addresses a graph may hold."""
 
     order: Tensor
     rates: Tensor

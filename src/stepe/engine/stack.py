@@ -34,7 +34,7 @@ SMALL_MODEL = 3_000_000
 """parameters, at most; what larger models compute takes far longer than the calls"""
 DRAWS = 2**16
 FUSED = (SGD, Adam, AdamW)
-"""of torch's optimizers, those that can update all weights in one call on a CPU"""
+"""the optimizers of torch that can update all weights in one call on a CPU"""
 
 Tensors = dict[str, Tensor | None]
 """the parameters and buffers of a layer by name, those of all models in one tensor each"""
@@ -158,7 +158,7 @@ RULES: dict[Any, Rule] = {
     Columns.forward: _columns,
     **{kind.forward: _number_by_number for kind in NUMBER_BY_NUMBER},
 }
-"""by the function that a layer runs, which subclasses may share"""
+"""the rules by the function that a layer runs, which subclasses may share"""
 
 
 def _matching(models: Sequence[nn.Module]) -> Iterator[tuple[nn.Module, ...]]:
@@ -326,7 +326,7 @@ class Turn(NamedTuple):
     plan: Plan
     share: Share
     steps: int
-    """in the epoch"""
+    """steps in the epoch"""
     batch: Batch
 
 

@@ -34,13 +34,13 @@ class Method(ABC):
     paper: ClassVar[str] = ""
     """who proposed it, and when, for the docs"""
     trains_on: ClassVar[Literal["given", "clean"]] = "given"
-    """``clean`` asks whoever prepares the data for the clean labels: only a benchmark has them"""
+    """``clean`` asks for the clean labels, which only a benchmark has"""
     needs_classes: ClassVar[bool] = False
     """whether it is for classes alone, not for numbers or marks"""
     mixes_inputs: bool = False
     """whether it trains on blends of inputs, which must then be numbers that can be blended"""
     networks: ClassVar[int] = 1
-    """how many train side by side"""
+    """how many networks train side by side"""
     needs_probabilities: bool = False
     """whether the probe has to give the probability of every class"""
     cross_fits: ClassVar[bool] = False
@@ -52,7 +52,7 @@ class Method(ABC):
     warmup_epochs: int = 0
     """epochs before the method may drop anything"""
     seconds_before: float = 0.0
-    """what a recipe has spent before the first epoch"""
+    """seconds that a recipe has spent before the first epoch"""
     task: Task
 
     def __new__(cls, *args: Any, **options: Any) -> Self:

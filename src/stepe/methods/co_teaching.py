@@ -26,7 +26,7 @@ from stepe.models.pair import Pair, redrawn
 from stepe.options import Option
 
 ROUNDING = 1e-4
-"""of a share in single precision, which is all that some devices have, times the samples of a batch"""
+"""error of a share in single precision, which is all that some devices have, times the samples of a batch"""
 
 
 @dataclass
@@ -162,7 +162,7 @@ class CoTeaching(Plain):
 def small(losses: Tensor, forgotten: Tensor, trusted: Tensor | None = None) -> Tensor:
     """Say which losses of a batch are small: all but the ``forgotten`` share; of equal ones, the earlier.
 
-    Who is ``trusted`` is among them. By rank, because a graph cannot hold a choice whose size depends on the data.
+    ``trusted`` ones are always among them. By rank, because a graph cannot hold a choice whose size depends on the data.
 
     >>> small(torch.tensor([0.1, 2.0, 0.3, float("nan")]), torch.tensor(0.5))
     tensor([ True, False,  True, False])

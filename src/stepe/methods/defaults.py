@@ -12,10 +12,10 @@ from stepe.loop.task import Task
 from stepe.methods.parts.ranking import Score
 
 AVERAGE, MEMORY, REFINE, USUAL_LENGTH = 0.85, 0.85, 0.5, 60
-"""of Step-E+, in runs of so many epochs. A guess that forgets faster follows every whim of the model that trains on the
-sample; one that is slower falls behind, the more so in shorter runs"""
+"""the defaults of Step-E+, in runs of so many epochs. A guess that forgets faster follows every whim of the model that
+trains on the sample; one that is slower falls behind, the more so in shorter runs"""
 RAMP_END = 0.6
-"""of a run of Step-E+: the corrections need time to be learned"""
+"""share of a run of Step-E+ after which the ramp ends: the corrections need time to be learned"""
 RAMP_END_WITH_WINDOWS = 0.8
 """pictures with windows take longer to learn, and what is dropped is best known late"""
 
@@ -27,7 +27,7 @@ class Settings:
     rho_max: float | None
     """``None``: it is found out in the run"""
     warmup: int
-    """in epochs; the longest, where its end is found out"""
+    """epochs of the warm-up; the most, where its end is found out"""
     score: Score
     keeps_guess: bool
     """whether anything is made of the running guess"""
@@ -38,7 +38,7 @@ class Settings:
     memory: float
     probe_every: int
     ramp_end: int | None
-    """``None``: the schedule's own"""
+    """the epoch in which the ramp ends; ``None``: the schedule's own"""
     average: float
     refine: float
 

@@ -8,7 +8,7 @@ from stepe.methods.plain import Plain
 
 @dataclass
 class Oracle(Plain):
-    """Train plainly on clean labels, which come from whatever prepares the data."""
+    """Train plainly on clean labels, which come in place of the given ones."""
 
     name: ClassVar[str] = "oracle"
     summary: ClassVar[str] = "plain training on the clean labels: the upper bound"

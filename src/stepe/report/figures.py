@@ -83,7 +83,7 @@ class Stop:
     """What a chart says at one place."""
 
     x: float
-    """in the units of the axis"""
+    """the place in the units of the axis"""
     title: str
     values: list[tuple[str, str]]
     """name of a series, and its value"""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stepe.run.folder import RunFolder
 
 SCRIPTS = ("elements.js", "dom.js", "decisions.js", "gallery.js", "choose.js", "review.js", "charts.js")
-"""in this order, one script"""
+"""the parts of the one script, in their order"""
 WORST, CONFUSED, FIRST_FILES = 5, 5, 6
 """classes, pairs and files on the first screen"""
 CLASSES, PAIRS, GROUPS = 100, 10, 100
@@ -86,12 +86,12 @@ class Health:
 
     name: str
     number: int
-    """of the class"""
+    """the number of the class"""
     samples: int
     flagged: int
     dropped: int
     accuracy: float | None = None
-    """of the model on its held-out samples"""
+    """the model's accuracy on held-out samples of the class"""
     confused: str = ""
     """the class most often suggested for its flagged samples"""
 

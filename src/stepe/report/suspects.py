@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LISTED = 1_000
 """suspects on the page; ``issues.csv`` has all"""
 FIRST = 12
-"""in plain sight; where fewer are flagged, the next in line fill up"""
+"""suspects in plain sight; where fewer are flagged, the next in line fill up"""
 BUDGET = 3_800_000
 """bytes for what the suspects look like: the page as a whole stays below 5 MB"""
 DETAIL = ((160, 80, 2_000), (128, 70, 1_000), (112, 60, 600), (96, 50, 400), (80, 40, 250), (64, 30, 120))

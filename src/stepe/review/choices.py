@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from stepe.run.folder import RunFolder
 
 MOST = 9
-"""one for each digit key"""
+"""classes that are offered: one for each digit key"""
 
 
 def likely_classes(run: "RunFolder", rows: Sequence[int]) -> list[list[str]]:

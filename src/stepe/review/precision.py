@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import pairwise
 
 Z = 1.6449
-"""of a 90% range, as the noise rate is stated with"""
+"""standard deviations of a 90% range, such as that of the noise rate"""
 PAUSE = 60.0
 """seconds after which somebody was not deciding but away"""
 RECENT = 40

@@ -23,7 +23,7 @@ from stepe.tables.text import opened
 COLUMNS = ("row", "id", "split", "given_label", "suggested_label", "verdict", "label")
 UNDECIDED = ("", "open")
 MOST_DIGITS = 18
-"""of a row's number; what is longer is none"""
+"""digits of a row's number, at most"""
 
 
 class Labels(NamedTuple):

@@ -16,7 +16,7 @@ from stepe.review.suspects import Suspects
 
 HOST = "127.0.0.1"
 USUAL_PORT = 8765
-"""the same at each start, so that a page that was left open finds its server again"""
+"""the port, the same at each start, so that a page that was left open finds its server again"""
 
 
 def serve(

@@ -15,9 +15,9 @@ from stepe.run.decisions import Action, Decision, Key, Origin, verdict_on
 from stepe.run.folder import RunFolder
 
 SPLIT = "train"
-"""held-out samples are never flagged"""
+"""the only samples that are reviewed: held-out ones are never flagged"""
 ACTIONS, CHOICES = 500, 5_000
-"""that are taken at once"""
+"""actions, and choices of one action, that are taken at once"""
 LONGEST_ID = 100
 MANY = 100
 """changes beyond which reading all decisions takes less"""

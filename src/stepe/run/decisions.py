@@ -89,10 +89,10 @@ class Decision:
     row: int
     verdict: Verdict
     label: str | None
-    """the right one; ``None``: not sure"""
+    """the right label; ``None``: nobody is sure"""
     origin: Origin = "ranked"
     at: str = ""
-    """when, in UTC; filled in by the store"""
+    """the time in UTC; filled in when it is recorded"""
 
     @property
     def key(self) -> Key:

@@ -23,7 +23,7 @@ from stepe.files import check_writable, inside, reporting
 from stepe.run.folder import RUNS
 
 LOCK, OWNER = "in-use.lock", "in-use.json"
-"""in the run folder: what is locked, and by whom"""
+"""files in the run folder: the one that is locked, and one that says which process did it"""
 
 
 @contextmanager

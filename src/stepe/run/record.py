@@ -16,7 +16,7 @@ from stepe.run.reading import read_json, typed
 
 Auto = Literal["auto"]
 FORMAT = 2
-"""of the files that this version writes"""
+"""the format of the files that this version writes"""
 READABLE = (1, FORMAT)
 """formats whose runs can be read; those of the present one can also go on"""
 
@@ -45,7 +45,7 @@ class Request(Layout):
     data_dir: str | None = None
     probe: str = "in-sample"
     kind: DataKind = "features"
-    """of data: images, text, table or features"""
+    """the kind of data: images, text, table or features"""
     held_out_is_clean: bool = False
     """whether the held-out labels are known to be right"""
     uniform_classes: bool = False
@@ -80,13 +80,13 @@ class Fit:
 
     method: str
     options: dict[str, Any] = field(default_factory=dict)
-    """of the method"""
+    """the options of the method"""
     epochs: int = 0
     seed: int = 0
     batch_size: int = 0
     probe_batch_size: int = 0
     noise_rate: float | None = None
-    """where somebody knows it"""
+    """the known share of wrong labels; ``None``: nobody knows it"""
     optimizer: dict[str, Any] = field(default_factory=dict)
     rate: Any = None
     criterion: Any = None
@@ -199,14 +199,14 @@ class Contradicted:
 
 @dataclass(frozen=True)
 class ProbeFacts:
-    """Who judged the samples."""
+    """The judge of the samples, and how it was chosen."""
 
     reach: str = "in-sample"
     """``in-sample``, or ``cross:KxR``"""
     chosen: bool | None = None
     """whether that was found out in the warm-up; ``None``: it was given"""
     contradicted: Contradicted | None = None
-    """by what it was found out"""
+    """what it was found out by"""
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class NoiseFound:
     noisy: int
     """how many there are"""
     auroc: float | None
-    """of the scores; ``None`` where no label is wrong, or all are"""
+    """the AUROC of the scores; ``None`` where no label is wrong, or all are"""
     dropped: Detection
     flagged: Detection
 
@@ -243,14 +243,14 @@ class Summary:
     hardly_recognised: tuple[int, ...] = ()
     """classes of which not all labels may be called wrong"""
     test_loss: float | None = None
-    """the next three: of held-out samples, where there are any"""
+    """this and the next two are measured on held-out samples, where there are any"""
     test_accuracy: float | None = None
     best_test_accuracy: float | None = None
     noise: NoiseFound | None = None
     unlabelled: int | None = None
     """how many samples without a label were predicted, where there are any"""
     more: dict[str, Any] = field(default_factory=dict)
-    """what a method of one's own found out besides; it stands beside the others in the file"""
+    """what else a user's own method found out; it stands beside the others in the file"""
 
     @property
     def flagged_share(self) -> float:

@@ -20,11 +20,11 @@ ANGLE = math.radians(20)
 SHEAR = 0.2
 ZOOM = 0.2
 SHIFT = 0.1
-"""of height and width"""
+"""share of height and width"""
 CONTRAST = 0.5
 SATURATION = 0.7
 BRIGHTNESS = 50
-"""of 255"""
+"""steps of 255"""
 CUT = 0.5
 """side of the largest square that is cut out, of the shorter side"""
 
@@ -55,8 +55,8 @@ class Strong:
         """Draw for each picture the row of the base, whether it is among the share, and what happens to it then."""
         own = Stream.named(stream.seed, "strong")  # a stream apart, whatever the base draws from its own
 
-        def swing(draw: int, reach: float) -> Tensor:
-            return (2 * own.uniform(index, draw) - 1) * reach
+        def swing(draw: int, most: float) -> Tensor:
+            return (2 * own.uniform(index, draw) - 1) * most
 
         # By the tangent of half the angle: cosine and sine take no more than a division, which every device does alike.
         half = swing(1, math.tan(ANGLE / 2))

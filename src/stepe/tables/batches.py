@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ROWS = 1 << 13
-"""in a batch"""
+"""rows in a batch"""
 JSON = {b"stepe": b"json"}
 """marks a column whose cells are JSON text"""
 

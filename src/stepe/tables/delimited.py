@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DELIMITERS = {".csv": ",;\t|", ".tsv": "\t", ".tab": "\t"}
-"""those that there may be, by how a file's name ends"""
+"""the delimiters that there may be, by how a file's name ends"""
 SUFFIXES: tuple[str, ...] = tuple(DELIMITERS)
 
 
@@ -30,7 +30,7 @@ class Record(NamedTuple):
     """A record of a file, which may span several lines."""
 
     raw: str
-    """as it stands there"""
+    """the record as it stands in the file"""
     cells: list[str]
     line: int
     """the line that it begins in, counted from 1"""

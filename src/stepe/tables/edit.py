@@ -13,7 +13,7 @@ Cell = bool | str | float | None
 
 @dataclass(frozen=True)
 class Edit:
-    """What happens to one row."""
+    """The edit of one row."""
 
     dropped: bool = False
     label: str | None = None
@@ -23,7 +23,7 @@ class Edit:
 
 
 class Edits(Protocol):
-    """What happens to the rows of a table."""
+    """The edits of all rows of a table."""
 
     column: str
     """the one column in which cells are edited"""

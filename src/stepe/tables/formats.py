@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Format(Protocol):
-    """What the module of a format offers."""
+    """The functions that the module of a format has."""
 
     SUFFIXES: tuple[str, ...]
     """how the names of such files end"""
@@ -30,7 +30,7 @@ class Format(Protocol):
 
 _ALL: tuple[Format, ...] = (delimited, jsonl, parquet, npz, spreadsheet)
 FORMATS = {suffix: module for module in _ALL for suffix in module.SUFFIXES}
-"""by how a file's name ends, in small letters"""
+"""the formats by how a file's name ends, in small letters"""
 
 
 def format_of(path: Path) -> Format | None:

@@ -17,7 +17,7 @@ from stepe.loop.randomness import Stream
 from stepe.loop.task import Batch, Forward, Task
 
 Before = Callable[[Tensor], Tensor]
-"""of every row the one that it is blended with"""
+"""rows -> for each the row that it is blended with"""
 
 
 class Blends:

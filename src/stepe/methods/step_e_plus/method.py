@@ -19,7 +19,7 @@ from stepe.methods.step_e import StepwiseElimination
 from stepe.methods.step_e_plus.prior import align, check_prior, class_prior
 from stepe.options import method as option
 
-SELDOM = 3
+EPOCHS_BETWEEN_PROBES = 3
 """epochs between probes of a model that was seen not to learn by heart: a running guess of its own changes slowly"""
 
 
@@ -71,4 +71,4 @@ class StepEPlus(StepwiseElimination):
         judges_itself = self.task.probe == "auto" and self.automatic.judged_by != "others"
         if epoch < self.warmup_epochs or not judges_itself:
             return super().wants_probe(epoch)
-        return (epoch - self.warmup_epochs) % max(SELDOM, self.probe_every) == 0
+        return (epoch - self.warmup_epochs) % max(EPOCHS_BETWEEN_PROBES, self.probe_every) == 0
