@@ -5,7 +5,7 @@ import pytest
 
 import stepe
 from stepe import InputError
-from stepe.app.methods import described, methods_for
+from stepe.app.methods import describe_method, methods_for
 from stepe.methods import EVERY_METHOD
 
 
@@ -62,4 +62,4 @@ def test_an_unknown_option_names_its_neighbours(arrays):
 
 
 def test_a_method_is_described_without_data():
-    assert described("gce")["options"] == {"q": 0.7}
+    assert describe_method("gce")["options"] == {"q": 0.7}

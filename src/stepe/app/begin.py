@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stepe.app.clean import clean
-from stepe.app.decided import Review, stated
+from stepe.app.decided import Review, describe_decisions
 from stepe.app.networks import preset_for
 from stepe.app.request import (
     by_preset,
@@ -168,7 +168,7 @@ def _relabelled(
         source = source.planted(Noise.parse(options["noise"]), options["seed"])
     if review is None:
         return source
-    say(stated(review.decisions))
+    say(describe_decisions(review.decisions))
     return review.carry_out(source)
 
 

@@ -130,7 +130,7 @@ def _truth(source: Source, labels: Integers) -> Truth | None:
     return Truth(noisy, source.truth.labels)
 
 
-def stated(decisions: Mapping[Key, Decision]) -> str:
+def describe_decisions(decisions: Mapping[Key, Decision]) -> str:
     """Put the decisions into a sentence."""
     count = Counter(decision.wrong for decision in decisions.values())
     unsure = f"; nobody was sure about {count[None]} more" if count[None] else ""

@@ -11,7 +11,7 @@ from stepe.methods import method_class
 from stepe.options import canonical, check_names, check_values, declared_options
 
 
-def described(name: str) -> dict[str, Any]:
+def describe_method(name: str) -> dict[str, Any]:
     """Describe a method: a line, who proposed it, and its options as they are by default."""
     kind = method_class(name)
     options = {option: declared.default for option, declared in declared_options(kind).items()}

@@ -19,7 +19,7 @@ from stepe.data.source import Source
 from stepe.files import inside, sweep
 from stepe.loop.randomness import Stream, seeded
 from stepe.methods import Method, Pruned, make_method, method_class
-from stepe.methods.doors import tell_method
+from stepe.methods.doors import announce_method
 from stepe.models.build import build
 from stepe.models.pair import Pair
 from stepe.run.record import Request
@@ -76,7 +76,7 @@ def carry_out(
         )
         recorder = Recorder(path, details, locked=True)
         _train(request, source, method, preset, description, recorder, resume=resume, observers=observers)
-    tell_method("clean", request.methods[0], say)  # now: a mistake is the only line that is said
+    announce_method("clean", request.methods[0], say)  # now: a mistake is the only line that is said
     run = Run(out)
     if review is not None:
         review.hand_on(run)

@@ -21,15 +21,15 @@ def methods(
 
     The other options are those of stepe clean.
     """
-    from stepe.app.methods import described, methods_for
+    from stepe.app.methods import describe_method, methods_for
     from stepe.methods import EVERY_METHOD
 
     if "data" in typed:
         resolved = methods_for(typed.pop("data"), print_note, **typed)
-        found = {name: described(name) | _told(options) for name, options in resolved.items()}
+        found = {name: describe_method(name) | _told(options) for name, options in resolved.items()}
     else:
         asked = typed.get("method", "all")
-        found = {name: described(name) for name in (EVERY_METHOD if asked == "all" else asked.split(","))}
+        found = {name: describe_method(name) for name in (EVERY_METHOD if asked == "all" else asked.split(","))}
         resolved = {}
     if as_json:
         typer.echo(json.dumps(found, default=str))

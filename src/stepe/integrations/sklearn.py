@@ -39,7 +39,7 @@ from stepe.evidence.believe import training_table
 from stepe.loop.ledger import Ledger
 from stepe.loop.randomness import Stream, seeded
 from stepe.methods import StepwiseElimination, Task, make_method
-from stepe.methods.doors import DEFAULT_METHOD, Door, tell_method
+from stepe.methods.doors import DEFAULT_METHOD, Door, announce_method
 from stepe.methods.eliminating import Eliminating
 from stepe.models.mlp import MLP
 from stepe.models.sparse import SparseMLP
@@ -192,7 +192,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checked = None if trusted is None else check_trusted(np.asarray(trusted), len(index))[rows]
         labels = torch.from_numpy(codes.astype(np.int64))
         door: Door = "StepEClassifier" if self.estimator is None else "StepEClassifier(estimator)"
-        tell_method(door, DEFAULT_METHOD[door])
+        announce_method(door, DEFAULT_METHOD[door])
         train = self._train_network if self.estimator is None else self._train_rounds
         method, ledger = train(x, y, labels, weight, checked)
         self._report(method, ledger, labels, rows, index)

@@ -31,7 +31,7 @@ from stepe.loop.probe import check_losses
 from stepe.loop.processes import Ranks
 from stepe.loop.schedule import check_epochs
 from stepe.methods import OPTIONS_OF_OTHERS, Batch, Criterion, Forward, Method, StepwiseElimination, Task, method_with
-from stepe.methods.doors import DEFAULT_METHOD, tell_method
+from stepe.methods.doors import DEFAULT_METHOD, announce_method
 from stepe.options.check import checked_beside
 from stepe.options.method import (
     GuessMemory,
@@ -182,7 +182,7 @@ class StepE(Session):
             )
         if self.samples is not None:
             check_view(self.samples, self.method.view)
-        tell_method("StepE", self.method)
+        announce_method("StepE", self.method)
         self.done = 0
         """batches of the current epoch that were handed out"""
         self.skip = 0

@@ -162,7 +162,7 @@ class CoTeaching(Plain):
 def small(losses: Tensor, forgotten: Tensor, trusted: Tensor | None = None) -> Tensor:
     """Say which losses of a batch are small: all but the ``forgotten`` share; of equal ones, the earlier.
 
-    ``trusted`` ones are always among them. By rank, because a graph cannot hold a choice whose size depends on the data.
+    ``trusted`` ones are among them. By rank, because a graph cannot hold a choice whose size depends on the data.
 
     >>> small(torch.tensor([0.1, 2.0, 0.3, float("nan")]), torch.tensor(0.5))
     tensor([ True, False,  True, False])

@@ -19,7 +19,7 @@ DEFAULT_METHOD: dict[Door, str] = {
 LOG = logging.getLogger("stepe")
 
 
-def tell_method(door: Door, method: str | Method, say: Callable[[str], None] = LOG.info) -> None:
+def announce_method(door: Door, method: str | Method, say: Callable[[str], None] = LOG.info) -> None:
     """Say by which method a door trains; by default to the logger ``stepe``."""
     name = method if isinstance(method, str) else method.name
     say(f"{door}: method {name}{', the default' if name == DEFAULT_METHOD[door] else ''}")

@@ -23,7 +23,7 @@ from stepe.loop.processes import Ranks
 from stepe.loop.randomness import preserved
 from stepe.loop.schedule import check_epochs
 from stepe.methods import OPTIONS_OF_OTHERS, Criterion, Method, StepwiseElimination, Task, method_with
-from stepe.methods.doors import DEFAULT_METHOD, tell_method
+from stepe.methods.doors import DEFAULT_METHOD, announce_method
 from stepe.models.copying import copy_of
 from stepe.options.check import checked_beside
 from stepe.options.method import (
@@ -206,7 +206,7 @@ def fit(
     arguments = locals()
     options = {name: arguments.pop(name) for name in StepwiseElimination.options()}
     job = begin(**arguments | {"method": method_with(method, options)})
-    tell_method("fit", method)
+    announce_method("fit", method)
     return job.finish()
 
 
