@@ -33,6 +33,14 @@ def reporting(path: Path) -> Iterator[None]:
         ) from error
 
 
+def exists(path: Path) -> bool:
+    """Say whether there is such a file or folder, as far as this user can see."""
+    try:
+        return path.exists()
+    except OSError:  # a name that no file can have, or a folder that is closed to this user
+        return False
+
+
 def inside(folder: Path, *names: str) -> Path:
     """Return the path of something in a folder that others may have made; a link that leads out of it is refused."""
     path = folder.joinpath(*names)

@@ -34,6 +34,7 @@ from stepe.data.noise import Noise, Planted
 from stepe.data.originals import Originals
 from stepe.data.split import hold_out
 from stepe.errors import InputError
+from stepe.files import exists
 from stepe.loop.draws import Draws
 from stepe.loop.metrics import Truth
 from stepe.options.data import HF_PREFIX
@@ -350,10 +351,10 @@ def open_source(
     """Open a source by path or by name; a local path wins, and ``say`` is told so."""
     layout = layout or Layout()
     path = Path(data)
-    if data in cifar_n.NAMES and not _exists(path):
+    if data in cifar_n.NAMES and not exists(path):
         layout.check_no_columns(data)
         return from_cifar(data, data_dir)
-    if data.startswith(BUNDLED_PREFIX) or (data in BUNDLED and not _exists(path)):
+    if data.startswith(BUNDLED_PREFIX) or (data in BUNDLED and not exists(path)):
         name = data.removeprefix(BUNDLED_PREFIX)
         if name not in BUNDLED:
             raise InputError(f"unknown bundled data set {name!r}; there is {', '.join(BUNDLED)}")
@@ -372,7 +373,7 @@ def check_there(data: str) -> None:
     if data.startswith(HF_PREFIX):
         return
     readable = f"a folder of pictures, a file that ends in {', '.join(FORMATS)}, or a pair x.npy,y.npy"
-    there = arrays.missing(data) is None if arrays.is_array_file(data) else _exists(Path(data))
+    there = arrays.missing(data) is None if arrays.is_array_file(data) else exists(Path(data))
     if not data or not there:
         raise InputError(
             f"{data!r} is neither a file here nor a known data set; there is {', '.join([*BUNDLED, *cifar_n.NAMES])}, "
@@ -380,10 +381,3 @@ def check_there(data: str) -> None:
         )
     if not can_collect(data):
         raise InputError(f"{data!r} is not a kind of data that can be read; give {readable}")
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that no file can have
-        return False

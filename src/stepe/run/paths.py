@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stepe.errors import RunError
-from stepe.files import inside
+from stepe.files import exists, inside
 
 Trust = bool | Callable[[str], bool]
 """whether a run folder's paths are followed, or a question that is asked about them"""
@@ -41,7 +41,7 @@ def check_paths(folder: Path, named: Mapping[str, Iterable[Path]], trust: Trust)
 def local_paths(text: str) -> list[Path]:
     """Find what a recorded name leads to on this machine; ``:`` and ``,`` may stand beside a path (``hf:NAME``)."""
     found = [Path(part) for part in dict.fromkeys((text, *re.split("[:,]", text))) if part]
-    return [path for path in found if _exists(path)]
+    return [path for path in found if exists(path)]
 
 
 def _outside(path: Path) -> Iterator[Path]:
@@ -52,13 +52,6 @@ def _outside(path: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(path):
         links = (link for name in (*folders, *files) if (link := Path(parent, name)).is_symlink())
         yield from filter(_leads_out, links)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that no file can have, or a folder that is closed to this user
-        return False
 
 
 def _leads_out(path: Path) -> bool:
