@@ -475,7 +475,7 @@ def test_steps_before_a_capture_can_be_taken_back(name, trained, optimizer, pict
 
     def everything() -> list[Tensor]:
         state = [value for each in engine.optimizer.state.values() for value in each.values()]
-        tensors = [*model.state_dict().values(), model[0].calls, engine.train_losses, *method.written(), *state]
+        tensors = [*model.state_dict().values(), model[0].calls, engine.train_losses, *method.written_columns(), *state]
         return [tensor.detach().clone() for tensor in tensors]
 
     before = everything()

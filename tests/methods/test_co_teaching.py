@@ -17,7 +17,7 @@ from stepe.engine.learning_rate import constant
 from stepe.loop.ledger import Observation
 from stepe.loop.plan import Plan
 from stepe.methods import CoTeaching
-from stepe.methods.co_teaching import small
+from stepe.methods.co_teaching import small_losses
 from stepe.models.pair import Pair
 from stepe.run.record import Summary
 from stepe.training.building import Result
@@ -119,21 +119,23 @@ def test_with_nothing_to_leave_out_the_model_trains_as_by_plain_training(blobs, 
 
 def test_equal_losses_are_chosen_in_their_order_and_nan_comes_last():
     losses = torch.tensor([1.0, math.nan, 0.5, 1.0, math.inf, 1.0])
-    chosen = [torch.nonzero(small(losses, torch.tensor(1 - keep / 6))).flatten().tolist() for keep in range(1, 7)]
+    chosen = [
+        torch.nonzero(small_losses(losses, torch.tensor(1 - keep / 6))).flatten().tolist() for keep in range(1, 7)
+    ]
     assert chosen == [[2], [0, 2], [0, 2, 3], [0, 2, 3, 5], [0, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8])
 def test_a_share_is_not_lost_to_rounding(share):
     for size in (10, 50, 250, 1000):
-        assert int(small(torch.rand(size), torch.tensor(share)).sum()) == round((1 - share) * size)
+        assert int(small_losses(torch.rand(size), torch.tensor(share)).sum()) == round((1 - share) * size)
 
 
 def test_labels_that_were_checked_are_always_chosen(blobs, make_model):
     losses = torch.arange(6.0)
     checked = torch.tensor([False, False, False, False, True, True])
-    assert torch.nonzero(small(losses, torch.tensor(0.5), checked)).flatten().tolist() == [0, 4, 5]
-    assert torch.nonzero(small(losses, torch.tensor(0.9), checked)).flatten().tolist() == [4, 5]
+    assert torch.nonzero(small_losses(losses, torch.tensor(0.5), checked)).flatten().tolist() == [0, 4, 5]
+    assert torch.nonzero(small_losses(losses, torch.tensor(0.9), checked)).flatten().tolist() == [4, 5]
 
     run = partial(stepe.fit, epochs=12, batch_size=16, device="cpu")
     wrong = blobs.given != blobs.clean

@@ -196,7 +196,7 @@ def test_a_class_the_model_never_names_is_not_flagged_and_dropped_only_if_so_man
             method.observe(epoch, Observation(torch.zeros(300), probability=guess, judged_by="others"), ledger)
         plan = method.plan(epoch, ledger)
         ledger.record_selection(plan.kept)
-    belief = method.believes(ledger)
+    belief = method.make_belief(ledger)
     flagged = torch.from_numpy(belief.flagged)
     assert plan.kept[labels == 2].sum() == kept
     assert not flagged[labels == 2].any()

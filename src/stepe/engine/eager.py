@@ -210,7 +210,7 @@ class EagerEngine:
             if plan.epoch == 0:  # what the weights were on the way here is not worth remembering
                 self.average.restart()
             self.ranks.broadcast(self.average.model.buffers())
-        self.ranks.exchange(method.written(), [share.index for share in shares])
+        self.ranks.exchange(method.written_columns(), [share.index for share in shares])
 
     def hand_over(self) -> None:
         """End the run: the model becomes what was probed and tested."""

@@ -312,7 +312,7 @@ class ResidentEngine(EagerEngine):
         ]
         counters = [epoch.cursor, epoch.step, epoch.total, self.train_losses]
         average = [] if self.average is None else self.average.tensors()
-        return [*self.model.parameters(), *self.model.buffers(), *average, *method.written(), *counters, *state]
+        return [*self.model.parameters(), *self.model.buffers(), *average, *method.written_columns(), *counters, *state]
 
 
 @contextmanager

@@ -304,7 +304,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         import pandas as pd
 
-        belief = method.believes(ledger)
+        belief = method.make_belief(ledger)
         self.noise_rate_: Rate | None = belief.rate if belief.rate_was_found else None
         index = index[rows]
         labelled = {str(label): label for label in self.classes_.tolist()}

@@ -175,7 +175,7 @@ class StepE(Session):
                 "weights are averaged by stepe.fit alone; in a loop of your own leave average out, and give the probe "
                 "an average that you keep: cleaner.epochs(averaged), of torch.optim.swa_utils.AveragedModel for example"
             )
-        if self.method.written() and Ranks.current().world > 1:
+        if self.method.written_columns() and Ranks.current().world > 1:
             raise InputError(
                 f"method {self.method.name!r} remembers samples in training steps, and loops of one's own do not "
                 "exchange that between processes: use stepe.fit, or one process"
@@ -415,7 +415,7 @@ class StepE(Session):
 
         if not int(self.ledger["times_probed"].max()):
             raise RunError("nothing has been probed yet; run your loop over cleaner.epochs(model) first")
-        belief, warmup = self.method.believes(self.ledger), self.method.warmup_epochs
+        belief, warmup = self.method.make_belief(self.ledger), self.method.warmup_epochs
         table = pd.DataFrame(training_table(belief, self.ledger, self.task, warmup, self._class_names, self._names))
         if self._unnamed:  # nobody said what the labels of the stream are
             table["given_label"] = ""

@@ -137,13 +137,13 @@ class Method(ABC):
         """Turn a batch into a scalar. Must not read values back to the host, so that a CUDA graph can hold it."""
         return batch.mean(self.task.criterion(forward(batch.x), batch.target))
 
-    def written(self) -> list[Tensor]:
+    def written_columns(self) -> list[Tensor]:
         """List the columns that :meth:`loss` writes, one row a sample: a capture puts them back as they were, and
         processes that train together exchange their rows.
         """
         return []
 
-    def believes(self, ledger: Ledger) -> Belief:
+    def make_belief(self, ledger: Ledger) -> Belief:
         """Make the belief of what the ledger remembers."""
         return believe(ledger, self.task)
 

@@ -125,26 +125,26 @@ class CoTeaching(Plain):
                 f"{2 * n}; in a loop of your own, train model = cleaner.method.network(model)"
             )
         first, second = (self._losses(part, batch) for part in torch.split(outputs, n))
-        return self._taught(first, by=second, batch=batch) + self._taught(second, by=first, batch=batch)
+        return self._mean_of_chosen(first, by=second, batch=batch) + self._mean_of_chosen(second, by=first, batch=batch)
 
     def _losses(self, outputs: Tensor, batch: Batch) -> Tensor:
         losses = self.task.criterion(outputs, batch.target)
         check_losses(losses, len(batch.y))
         return losses
 
-    def _taught(self, losses: Tensor, *, by: Tensor, batch: Batch) -> Tensor:
+    def _mean_of_chosen(self, losses: Tensor, *, by: Tensor, batch: Batch) -> Tensor:
         """Average the losses that the other network has chosen."""
         trusted = None if self._trusted is None else read_rows(self._trusted, batch.index)
-        chosen = small(by, self._forgotten.to(by.device), trusted)
+        chosen = small_losses(by, self._forgotten.to(by.device), trusted)
         # A loss that was not chosen counts nothing, even where it is infinite (0 * inf is NaN).
         return batch.mean(losses.masked_fill(~chosen, 0)) * len(losses) / chosen.sum()
 
-    def believes(self, ledger: Ledger) -> Belief:
-        """Believe with the rate that tau comes from."""
+    def make_belief(self, ledger: Ledger) -> Belief:
+        """Make the belief with the rate that tau comes from."""
         return believe(ledger, self.task, found=self._estimate)
 
     def findings(self) -> dict[str, Any]:
-        """Return tau."""
+        """Return tau, as the largest share that was left out."""
         return {"rho_max": self._tau}
 
     def state_dict(self) -> dict[str, Any]:
@@ -159,12 +159,12 @@ class CoTeaching(Plain):
         self._forgotten.copy_(state["forgotten"])
 
 
-def small(losses: Tensor, forgotten: Tensor, trusted: Tensor | None = None) -> Tensor:
+def small_losses(losses: Tensor, forgotten: Tensor, trusted: Tensor | None = None) -> Tensor:
     """Say which losses of a batch are small: all but the ``forgotten`` share; of equal ones, the earlier.
 
     ``trusted`` ones are among them. By rank, because a graph cannot hold a choice whose size depends on the data.
 
-    >>> small(torch.tensor([0.1, 2.0, 0.3, float("nan")]), torch.tensor(0.5))
+    >>> small_losses(torch.tensor([0.1, 2.0, 0.3, float("nan")]), torch.tensor(0.5))
     tensor([ True, False,  True, False])
     """
     losses = losses.detach()

@@ -183,10 +183,10 @@ class Eliminating(Method):
 
     # -- What was found out ---------------------------------------------------------------------------------------
 
-    def believes(self, ledger: Ledger) -> Belief:
-        """Believe by the posterior, unless ranking by the guess was asked for."""
+    def make_belief(self, ledger: Ledger) -> Belief:
+        """Make the belief of the posterior, unless ranking by the guess was asked for."""
         if not self.needs_probabilities:
-            return super().believes(ledger)
+            return super().make_belief(ledger)
         posterior = self.guess.posterior(ledger)
         found = posterior.rate if posterior is not None and self.automatic.finds_rate else None
         return believe(ledger, self.task, posterior, found=found)

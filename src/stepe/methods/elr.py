@@ -53,7 +53,7 @@ class EarlyLearning(Plain):
         super().start(task, ledger)
         self._mean = ledger.add_column("early", torch.float32, 0.0, width=task.classes, device=task.device)
 
-    def written(self) -> list[Tensor]:
+    def written_columns(self) -> list[Tensor]:
         """Return the running mean."""
         return [self._mean]
 

@@ -64,7 +64,7 @@ class Margins(Plain):
         # A number on the device: a graph holds the loss of both halves.
         self._measuring = torch.ones((), device=task.device)
 
-    def written(self) -> list[Tensor]:
+    def written_columns(self) -> list[Tensor]:
         """Return the margins."""
         return [self._margins]
 

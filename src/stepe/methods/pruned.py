@@ -16,7 +16,7 @@ from stepe.methods.plain import Plain
 from stepe.options import Option, check_fields
 
 
-def part(kept: Tensor, epoch: int, task: Task) -> Plan:
+def plan_part(kept: Tensor, epoch: int, task: Task) -> Plan:
     """Plan an epoch on a part that stays the same."""
     return Plan(epoch, task.epochs, kept, task.seed, drop_fraction=float((~kept).double().mean()))
 
@@ -39,7 +39,7 @@ class Part(Plain):
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """Plan an epoch on the part."""
-        return part(self.kept, epoch, self.task)
+        return plan_part(self.kept, epoch, self.task)
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Pruned(Plain):
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
         """Plan an epoch on all but the pruned."""
-        return part(self._kept, epoch, self.task)
+        return plan_part(self._kept, epoch, self.task)
 
     def observe(self, epoch: int, seen: Observation, ledger: Ledger) -> None:
         """Take in what models said that did not train on the labels."""

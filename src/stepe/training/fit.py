@@ -383,7 +383,7 @@ def _run(
     yield from _probe(training)  # the last word on every sample comes from the finished model
     last_look = None if test is None else engine.judge(*test)
     engine.hand_over()
-    belief = method.believes(ledger)
+    belief = method.make_belief(ledger)
     result = Result(training, belief, summarise(training, belief, truth), last_look, None if test is None else test[1])
     for observer in observers:
         observer.run_ended(result)

@@ -218,7 +218,7 @@ def test_inputs_that_show_nothing_are_dropped_and_their_guess_hardly_learned():
     assert torch.equal(~plan.kept, blank)
     assert plan.weight[blank].max() < 0.1
     assert plan.weight[~blank].min() == 1
-    p_right = method.believes(ledger).p_right
+    p_right = method.make_belief(ledger).p_right
     assert p_right[blank].max() < p_right[~blank].min()
 
 
@@ -284,7 +284,7 @@ def test_advice_ranks_by_the_guess_where_that_is_asked_for():
         method, ledger = started(score=score, rho_max=None)
         method.observe(9, seen(), ledger)
         given = method.guess.of(ledger).gather(1, LABELS[:, None]).squeeze(1)
-        p_right = torch.from_numpy(method.believes(ledger).p_right)
+        p_right = torch.from_numpy(method.make_belief(ledger).p_right)
         assert torch.allclose(p_right, given, atol=1e-3) == same
 
 
@@ -336,6 +336,6 @@ def test_looking_at_the_scores_in_the_warm_up_leaves_no_trace():
             method.observe(epoch, replace(seen(), judged_by="others", disagreed=disagreed), ledger)
             if method is looked[0]:
                 method.scores(ledger)
-                method.believes(ledger)
+                method.make_belief(ledger)
             method.plan(epoch, ledger)
     assert looked[0].state_dict()["automatic"] == unseen[0].state_dict()["automatic"]
