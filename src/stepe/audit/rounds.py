@@ -32,7 +32,7 @@ class Round:
     """the share of wrong labels, by all rounds so far"""
 
     def row(self, number: int) -> dict[str, Any]:
-        """A line of the history."""
+        """Make a line of the history."""
         return {
             "epoch": number,
             "kept": int(np.count_nonzero(self.kept)),

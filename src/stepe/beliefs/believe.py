@@ -87,14 +87,14 @@ def _posterior(guess: Floats, of_label: Floats, evidence: float) -> Floats:
 
 
 def _alike(labels: Labels, classes: int, rate: float) -> Floats:
-    """The probability of each label under each true class, where all wrong labels are alike."""
+    """Return the probability of each label under each true class, where all wrong labels are alike."""
     found = np.full((len(labels), classes), max(rate, TINY) / max(1, classes - 1))
     found[np.arange(len(labels)), labels] = max(1 - rate, TINY)
     return found
 
 
 def _structure(guess: Floats, counted: Floats, alike: Floats) -> float:
-    """How much the counted matrix counts: by how surely the labels are likelier under it than under the other."""
+    """Weigh the counted matrix by how surely the labels are likelier under it than under the other."""
     gain = np.log(np.maximum((guess * counted).sum(1), TINY)) - np.log(np.maximum((guess * alike).sum(1), TINY))
     error = float(gain.std()) / np.sqrt(len(gain))
     surely = float(gain.mean()) / error if error > 0 else 0.0

@@ -16,7 +16,7 @@ LOWEST_THRESHOLD = 2 * CLOSE
 
 
 def prunable(probability: Numbers, labels: Counts) -> npt.NDArray[np.bool_]:
-    """Whose label is to be pruned: from class i, as many as are estimated to be of class j, those that lean to j most.
+    """Choose labels to prune: from class i, as many as are estimated to be of class j, those that lean to j most.
 
     A label that the probabilities agree with stays in any case, as does at least one of every class.
     """
@@ -38,7 +38,7 @@ def prunable(probability: Numbers, labels: Counts) -> npt.NDArray[np.bool_]:
 
 
 def calibrated_joint(probability: Numbers, labels: Counts) -> Counts:
-    """How many samples of given class i are of class j (classes x classes), scaled to how many the classes have.
+    """Count how many samples of given class i are of class j (classes x classes), scaled to the sizes of the classes.
 
     >>> calibrated_joint(np.array([[0.9, 0.1], [0.0, 1.0], [0.8, 0.2], [0.1, 0.9]]), np.array([0, 0, 0, 1]))
     array([[2, 1],
@@ -70,7 +70,7 @@ def _rounded(row: Numbers) -> Counts:
 
 
 def _leaving_one(joint: Counts) -> Counts:
-    """The same joint where at least one of every class is right; its other entries share the difference."""
+    """Leave at least one sample of every class right in a joint; its other entries share the difference."""
     right = np.maximum(joint.diagonal(), 1)
     others = np.maximum(np.count_nonzero(joint, axis=1) - 1, 1)
     lowered = np.maximum(joint - ((right - joint.diagonal()) / others)[:, None], 0)

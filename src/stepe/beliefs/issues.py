@@ -91,7 +91,7 @@ def issue_table(
 def suggested_names(
     belief: Belief, past: Past, kind: LabelKind, labels: npt.NDArray[Any], class_names: list[str]
 ) -> list[str]:
-    """What the labels should rather be, in words; nothing where nobody can say.
+    """Name what the labels should rather be; nothing where nobody can say.
 
     Of marks, the one that the model disagrees with most is turned over.
     """

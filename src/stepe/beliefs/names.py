@@ -36,7 +36,7 @@ class Names:
 
 
 def class_name(number: int, class_names: list[str]) -> str:
-    """The name of a predicted class; nothing for -1, no prediction."""
+    """Return the name of a predicted class; nothing for -1, no prediction."""
     if number < 0:
         return ""
     # A model may have more outputs than the labels have classes.
@@ -44,14 +44,14 @@ def class_name(number: int, class_names: list[str]) -> str:
 
 
 def given_names(kind: LabelKind, labels: Array, class_names: list[str]) -> list[str]:
-    """The given labels in words."""
+    """Put the given labels into words."""
     if kind == "classes":
         return [class_names[label] for label in labels.tolist()]
     return number_names(labels) if kind == "numbers" else [_mark_names(row, class_names) for row in labels]
 
 
 def turned_names(marks: Array, suggestion: Array, disagrees: Array, class_names: list[str]) -> list[str]:
-    """Rows of marks in words, the suggested one turned over where it disagrees; nothing where none is suggested."""
+    """Put rows of marks into words, the suggested one turned over where it disagrees; nothing for no suggestion."""
     turned = marks.astype(bool)
     turned[disagrees, suggestion[disagrees]] ^= True
     return [
@@ -61,7 +61,7 @@ def turned_names(marks: Array, suggestion: Array, disagrees: Array, class_names:
 
 
 def number_names(numbers: Array) -> list[str]:
-    """Numbers, or rows of them, in words; nothing where one is missing."""
+    """Put numbers, or rows of them, into words; nothing where one is missing."""
     rows: Iterable[list[float]] = numbers.reshape(len(numbers), -1).tolist()
     return ["" if any(value != value for value in row) else " ".join(f"{value:.6g}" for value in row) for row in rows]
 

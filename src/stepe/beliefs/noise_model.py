@@ -57,7 +57,7 @@ class NoiseModel:
         return drawn
 
     def of_labels(self) -> Floats:
-        """For each row, the probability of its label under each true class, the row's own count taken out."""
+        """Return each row's probability of its label under each true class, the row's own count taken out."""
         evidence = self.matrix[:, self.labels].T.copy()
         rows = np.flatnonzero(self.named != NOBODY)
         named, label = self.named[rows], self.labels[rows]
@@ -91,13 +91,13 @@ class NoiseModel:
 
     @staticmethod
     def _drawn(found: Floats, right: Floats, of_label: Floats, of_true: Floats) -> Floats:
-        """The probability of a wrong label, half-way between what was counted and how often the label occurs."""
+        """Draw the probability of a wrong label half-way from what was counted to how often the label occurs."""
         by_frequency = (1 - right) * of_label / np.maximum(1 - of_true, CLOSE)
         return (1 - DRAWN) * found + DRAWN * by_frequency
 
 
 def undone(guesses: Floats, matrix: Floats, steps: int) -> Floats:
-    """Guesses of the true class, from guesses of the given label (Richardson, 1972; Lucy, 1974).
+    """Turn guesses of the given label into guesses of the true class (Richardson, 1972; Lucy, 1974).
 
     Each step moves a guess towards one that, sent through the noise matrix, gives what was guessed of the label.
 

@@ -73,7 +73,7 @@ class Rate:
         return min(self.cap, self.rate + min(MARGIN, little) + min((self.high - self.rate) / 4, little))
 
     def to_json(self) -> dict[str, Any]:
-        """For checkpoints and summaries."""
+        """Return the rate as JSON values, for checkpoints and summaries."""
         return asdict(self)
 
 
@@ -81,7 +81,7 @@ UNKNOWN = Rate(0.0, 0.0, 1.0)
 
 
 def stated_rate(found: Rate) -> str:
-    """A rate in a sentence.
+    """State a rate in a sentence.
 
     >>> stated_rate(Rate(0.081, 0.06, 0.1))
     'About 8% of the labels are estimated to be wrong (90% range: 6% to 10%).'

@@ -16,7 +16,7 @@ TINY = 1e-9
 
 
 def has_signal(labels: Labels, guess: Floats) -> bool:
-    """Whether guesses explain the labels better than the frequencies of the classes do.
+    """Say whether guesses explain the labels better than the frequencies of the classes do.
 
     >>> labels = np.array([0, 1] * 20)
     >>> has_signal(labels, np.full((40, 2), 0.5)), has_signal(labels, np.eye(2)[labels] * 0.8 + 0.1)
@@ -29,7 +29,7 @@ def has_signal(labels: Labels, guess: Floats) -> bool:
 
 
 def hardly_recognised(labels: Labels, guess: Floats) -> list[int]:
-    """The rare classes whose likeliest rows mostly carry other labels: their own labels cannot be called wrong.
+    """Find rare classes whose likeliest rows mostly carry other labels: theirs cannot be called wrong.
 
     >>> guess = np.eye(3)[np.repeat([0, 1, 1], [50, 40, 10])]
     >>> hardly_recognised(np.repeat([0, 1, 2], [50, 40, 10]), guess)

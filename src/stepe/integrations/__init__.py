@@ -8,5 +8,5 @@ from stepe.errors import InputError
 
 
 def missing(extra: str) -> InputError:
-    """The error for a library that is not installed."""
+    """Make the error for a library that is not installed."""
     return InputError(f'{extra} is not installed; install it with: pip install "stepe[{extra}]"')

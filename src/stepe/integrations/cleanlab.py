@@ -21,7 +21,7 @@ LABEL = "label"
 
 
 def datalab(run: Run | str | Path, **options: Any) -> Any:
-    """A ``cleanlab.Datalab`` of a run's samples that has looked for issues with the run's probabilities.
+    """Make a ``cleanlab.Datalab`` of a run's samples that has looked for issues with the run's probabilities.
 
     ``options`` go to ``find_issues``: ``issue_types``, ``features``... Its rows follow ``probabilities(run)``; the
     data it was given has the columns ``id``, ``row`` and ``label``.
@@ -45,7 +45,7 @@ def datalab(run: Run | str | Path, **options: Any) -> Any:
 
 
 def from_datalab(lab: Any) -> "pd.DataFrame":
-    """What a ``cleanlab.Datalab`` found out about the labels, in stepe's columns, by the rows of its data.
+    """Return what a ``cleanlab.Datalab`` found out about the labels, in stepe's columns, by the rows of its data.
 
     What only a training knows (how often a sample was dropped, its margin) stays empty.
     """
@@ -90,7 +90,7 @@ def from_datalab(lab: Any) -> "pd.DataFrame":
 
 
 def probabilities(run: Run | str | Path) -> "pd.DataFrame":
-    """What the run made of every sample: a column per class, a line per row of the input (the index)."""
+    """Return what the run made of every sample: a column per class, a line per row of the input (the index)."""
     import pandas as pd
 
     run = run if isinstance(run, Run) else Run(run)

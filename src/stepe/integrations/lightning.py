@@ -225,4 +225,4 @@ class Batches:
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Nothing to do."""
+        """Do nothing."""

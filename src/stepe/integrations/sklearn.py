@@ -66,12 +66,12 @@ ESTIMATOR_ALONE = ("rounds", "n_jobs")
 
 
 def _stairs(first: float, progress: float) -> float:
-    """A ramp whose first step is as high as the others; named, for what is pickled needs a name."""
+    """Rise with a first step as high as the others; a function with a name, for what is pickled needs one."""
     return progress + first
 
 
 def _index_of(x: Any, y: Any) -> "pd.Index[Any]":
-    """The names of the rows: their index, where they have one."""
+    """Name the rows: by their index, where they have one."""
     import pandas as pd
 
     found = next((data.index for data in (x, y) if isinstance(data, pd.DataFrame | pd.Series)), None)
@@ -324,7 +324,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.issues_ = self.samples_[self.samples_["flagged"]].sort_values("rank")
 
     def predict(self, X: Any) -> Labels:  # noqa: N803
-        """The most likely class of each row."""
+        """Return the most likely class of each row."""
         check_is_fitted(self)
         if self.estimator_ is not None:
             return np.asarray(self.estimator_.predict(X))
@@ -332,7 +332,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @_says("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
-        """A probability per class, in the order of ``classes_``; 0 for one that was dropped as a whole."""
+        """Return a probability per class, in the order of ``classes_``; 0 for one that was dropped as a whole."""
         check_is_fitted(self)
         if self.network_ is None:
             return self._member.probabilities(X)

@@ -452,7 +452,7 @@ class StepE(Session):
         }
 
     def _is_over(self, done: int) -> bool:
-        """Whether all of the epoch's batches are trained; a stream, which has none of ours, is saved between epochs."""
+        """Say whether all of the epoch's batches are trained; a stream, which has none, is saved between epochs."""
         if self.samples is None:
             return True
         assert self.plan is not None

@@ -22,12 +22,12 @@ class Blocks:
 
     @classmethod
     def of_one_row(cls, n: int) -> Self:
-        """Every row is a block of its own."""
+        """Make every row a block of its own."""
         return cls(np.arange(n))
 
     @classmethod
     def by(cls, *keys: npt.NDArray[Any]) -> Self:
-        """Rows that agree in any of the keys are in one block, and so are rows that are linked by such rows.
+        """Put rows that agree in any of the keys into one block, and so rows that are linked by such rows.
 
         >>> Blocks.by(np.array(["a", "a", "b", "c"]), np.array([1, 2, 2, 3])).number.tolist()
         [0, 0, 0, 1]
@@ -59,22 +59,22 @@ class Blocks:
         return np.argsort(self.number, kind="stable"), np.cumsum(self.sizes) - self.sizes
 
     def of_several_rows(self) -> Iterator[Index]:
-        """Blocks of two rows or more, those of one size at once: blocks x rows of each."""
+        """Give the blocks of two rows or more, those of one size at once: blocks x rows of each."""
         order, begin = self._in_order
         for size in np.unique(self.sizes[self.sizes > 1]).tolist():
             yield order[begin[self.sizes == size][:, None] + np.arange(size)]
 
     def rows(self, chosen: npt.NDArray[Any]) -> Index:
-        """All rows of the chosen blocks."""
+        """Return all rows of the chosen blocks."""
         return np.flatnonzero(np.isin(self.number, chosen))
 
     def among(self, rows: Index) -> "Blocks":
-        """The blocks of some of the rows alone."""
+        """Return the blocks of some of the rows alone."""
         return Blocks(np.unique(self.number[rows], return_inverse=True)[1].reshape(-1))
 
 
 def frequencies(blocks: Blocks, weights: Floats, targets: Floats) -> Floats:
-    """How common each class is among the rows that count outside of each row's block.
+    """Measure how common each class is among the rows that count outside of each row's block.
 
     One row of each class is added, so that none is impossible.
 

@@ -42,7 +42,7 @@ class InFolds:
         return View(tempered(mean, settings["temperature"]), settings)
 
     def _deal(self, repeat: int) -> npt.NDArray[np.int64]:
-        """The fold of each row: blocks in random order, dealt so that folds get as many rows."""
+        """Deal each row a fold: blocks in random order, so that folds get as many rows."""
         order = np.random.default_rng((self.seed, repeat)).permutation(self.blocks.count)
         before = np.cumsum(self.blocks.sizes[order]) - self.blocks.sizes[order]
         fold = np.empty(self.blocks.count, dtype=np.int64)
@@ -50,7 +50,7 @@ class InFolds:
         return fold[self.blocks.number]
 
     def _ask(self, asked: npt.NDArray[np.int64], weights: Floats, targets: Floats, repeat: int) -> Floats:
-        """What a clone says of rows that it was not fitted on; a class that it did not see gets its frequency."""
+        """Ask a clone about rows that it was not fitted on; a class that it did not see gets its frequency."""
         seen = np.flatnonzero(weights)
         labels = targets[seen].argmax(1)
         found = frequencies(self.blocks, weights, targets)[asked]

@@ -48,7 +48,7 @@ class Forest:
         return View(tempered(_mean(said, asked, prior, settings["count"]), settings["temperature"]), settings)
 
     def _grow(self, weights: Floats, targets: Floats) -> Iterator[tuple[npt.NDArray[np.int64], Floats]]:
-        """Of each tree, in order: the rows that it did not see, and what it says of them."""
+        """Give for each tree, in order, the rows that it did not see, and what it says of them."""
         classes = targets.shape[1]
         splits_by = targets
         if classes > DIRECTIONS:
@@ -83,7 +83,7 @@ def _leaf_means(
     targets: Floats,
     seen: npt.NDArray[np.int64],
 ) -> Floats:
-    """The mean target of every leaf."""
+    """Return the mean target of every leaf."""
     leaves = tree.apply(columns[seen])
     member = csr_matrix((counts[seen], (leaves, np.arange(len(seen)))), shape=(tree.tree_.node_count, len(seen)))
     total = np.asarray(member.sum(1))
@@ -96,7 +96,7 @@ def _mean(said: Floats, asked: Floats, prior: Floats, count: float) -> Floats:
 
 
 def _choose(said: Floats, asked: Floats, prior: Floats, weights: Floats, targets: Floats) -> Settings:
-    """The pseudo-count and temperature under which the rows that count are likeliest."""
+    """Choose the pseudo-count and temperature under which the rows that count are likeliest."""
     best, chosen = -np.inf, {"count": 1.0, "temperature": 1.0}
     for count in COUNTS:
         probability = _mean(said, asked, prior, count)

@@ -14,7 +14,7 @@ TINY = 1e-12
 
 
 def softmax(scores: Floats, temperature: float = 1.0) -> Floats:
-    """Probabilities that rise with the scores; the lower the temperature, the more decided.
+    """Return probabilities that rise with the scores; the lower the temperature, the more decided.
 
     >>> softmax(np.array([[0.0, 0.0]])).tolist()
     [[0.5, 0.5]]
@@ -27,13 +27,13 @@ def softmax(scores: Floats, temperature: float = 1.0) -> Floats:
 
 
 def likelihood(probability: Floats, weights: Floats, targets: Floats) -> float:
-    """The mean log probability of the targets, over the rows that count."""
+    """Return the mean log probability of the targets, over the rows that count."""
     each = (targets * np.log(np.maximum(probability, TINY))).sum(1)
     return float(weights @ each / max(weights.sum(), TINY))
 
 
 def sample_of_rows(weights: Floats, most: int = ENOUGH) -> npt.NDArray[np.int64]:
-    """Rows that count, evenly spread over the data, at most so many.
+    """Choose rows that count, evenly spread over the data, at most so many.
 
     >>> sample_of_rows(np.array([1.0, 0.0, 1.0, 1.0]), most=2).tolist()
     [0, 3]
@@ -45,7 +45,7 @@ def sample_of_rows(weights: Floats, most: int = ENOUGH) -> npt.NDArray[np.int64]
 
 
 def best_temperature(scores: Floats, weights: Floats, targets: Floats) -> float:
-    """The temperature under which the targets are likeliest."""
+    """Find the temperature under which the targets are likeliest."""
     rows = sample_of_rows(weights)
     if not len(rows):
         return 1.0
@@ -61,5 +61,5 @@ def best_temperature(scores: Floats, weights: Floats, targets: Floats) -> float:
 
 
 def tempered(probability: Floats, temperature: float) -> Floats:
-    """Probabilities made more decided (below 1) or less (above)."""
+    """Make probabilities more decided (below 1) or less (above)."""
     return softmax(np.log(np.maximum(probability, TINY)), temperature)

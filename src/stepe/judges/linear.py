@@ -22,7 +22,7 @@ def linear(features: Any, blocks: Blocks, *, seed: int = 0) -> Ridge:
 
 
 def on_few_axes(features: Any, *, most: int = AXES, seed: int = 0) -> Floats:
-    """Rows of numbers on their main axes, where there are more columns than a judge needs."""
+    """Put rows of numbers on their main axes, where there are more columns than a judge needs."""
     n, columns = features.shape
     if columns <= most and not issparse(features):
         return np.asarray(features, dtype=np.float64)
@@ -43,7 +43,7 @@ def _products(features: Any) -> Any:
 
 
 def unit_rows(rows: Floats) -> Floats:
-    """Rows about their mean, each of length 1; a row at the mean stays there."""
+    """Shift rows to their mean and scale each to length 1; a row at the mean stays there."""
     centred: Floats = rows - rows.mean(0)
     length = np.sqrt((centred * centred).sum(1, keepdims=True))
     centred /= np.where(length > 0, length, 1)
@@ -51,5 +51,5 @@ def unit_rows(rows: Floats) -> Floats:
 
 
 def with_constant(rows: Floats) -> Floats:
-    """A column of ones beside the others."""
+    """Put a column of ones beside the others."""
     return np.hstack([rows, np.ones((len(rows), 1))])

@@ -18,7 +18,7 @@ PAIRS = 1 << 25
 
 
 def nearest(features: npt.ArrayLike, k: int, chunk: int | None = None) -> npt.NDArray[np.int64]:
-    """The ``k`` nearest other rows of each, nearest first; of equally near ones those of lower index.
+    """Find the ``k`` nearest other rows of each, nearest first; of equally near ones those of lower index.
 
     A row that is zero or not finite is as near to one as to the other.
 
@@ -51,7 +51,7 @@ def nearest(features: npt.ArrayLike, k: int, chunk: int | None = None) -> npt.ND
 
 
 def _on_the_grid(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Rows of length 1, in whole steps; those without a direction are zero."""
+    """Scale rows to length 1, in whole steps; those without a direction become zero."""
     largest = np.abs(rows).max(1, keepdims=True)  # taken out first: squares of small numbers vanish
     with np.errstate(all="ignore"):
         scaled = rows / largest
@@ -94,7 +94,7 @@ def _shares(votes: Floats, prior: Floats, count: float) -> Floats:
 
 
 def _choose(votes: Floats, prior: Floats, weights: Floats, targets: Floats) -> Settings:
-    """The pseudo-count and temperature under which the rows that count are likeliest."""
+    """Choose the pseudo-count and temperature under which the rows that count are likeliest."""
     some = sample_of_rows(weights)
     votes, prior, weights, targets = votes[some], prior[some], weights[some], targets[some]
     best, chosen = -np.inf, {"count": 1.0, "temperature": 1.0}

@@ -42,7 +42,7 @@ class Panel:
 
 
 def mixture(views: Sequence[Floats], weights: Floats, targets: Floats) -> Floats:
-    """Each view's share of the mixture that makes the targets likeliest, by EM.
+    """Find each view's share of the mixture that makes the targets likeliest, by EM.
 
     >>> sure, unsure = np.array([[0.9, 0.1]] * 4), np.array([[0.5, 0.5]] * 4)
     >>> mixture([sure, unsure], np.ones(4), np.array([[1.0, 0.0]] * 4)).round(2).tolist()
@@ -63,7 +63,7 @@ def mixture(views: Sequence[Floats], weights: Floats, targets: Floats) -> Floats
 
 
 def _of(judge: Judge, settings: Settings | None) -> Settings | None:
-    """A judge's own part of the panel's settings."""
+    """Return a judge's own part of the panel's settings."""
     if settings is None:
         return None
     start = f"{judge.name} "

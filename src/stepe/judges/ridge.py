@@ -44,7 +44,7 @@ class Gathered:
         return Gathered(self.squares - other.squares, self.products - other.products)
 
     def coefficients(self, penalty: float) -> Floats:
-        """The solution at one penalty."""
+        """Solve the regression at one penalty."""
         squares = self.squares + penalty * np.eye(len(self.squares))
         return np.asarray(np.linalg.solve(squares, self.products), dtype=np.float64)
 
@@ -67,18 +67,18 @@ class Solved:
         return PENALTIES * (mean or 1.0)
 
     def turned(self, rows: Floats) -> Floats:
-        """Rows in the axes in which all penalties are solved."""
+        """Turn rows into the axes in which all penalties are solved."""
         return rows @ self._decomposed[1]
 
     def score(self, turned: Floats, penalty: float) -> Floats:
-        """What the regression says of turned rows."""
+        """Return what the regression says of turned rows."""
         values, axes = self._decomposed
         return turned @ ((axes.T @ self.gathered.products) / (values + penalty)[:, None])
 
     def left_out(
         self, rows: Floats, turned: Floats, weights: Floats, targets: Floats, penalty: float, blocks: Blocks
     ) -> Floats:
-        """What the regression would say of each row, had it been solved without the row's block."""
+        """Return what the regression would say of each row, had it been solved without the row's block."""
         score = self.score(turned, penalty)
         shrink = 1 / (self._decomposed[0] + penalty)
         own = np.minimum(weights * ((turned * turned) @ shrink), NEARLY_ALL)[:, None]
@@ -98,7 +98,7 @@ class Solved:
 
 
 def _in_parts(together: npt.NDArray[np.int64], columns: int, most: int = 1 << 24) -> Iterator[npt.NDArray[np.int64]]:
-    """Blocks in parts whose rows, with their columns, fit into a bounded number of cells."""
+    """Split blocks into parts whose rows, with their columns, fit into a bounded number of cells."""
     yield from np.array_split(together, -(-together.size * columns // most))
 
 
@@ -120,7 +120,7 @@ class Ridge:
         return View(softmax(score, settings["temperature"]), settings)
 
     def _choose(self, solved: Solved, turned: Floats, weights: Floats, targets: Floats) -> Settings:
-        """The penalty and temperature under which the rows that count are likeliest."""
+        """Choose the penalty and temperature under which the rows that count are likeliest."""
         some = self.blocks.rows(np.unique(self.blocks.number[sample_of_rows(weights)]))
         rows, turned, weights, targets = self.rows[some], turned[some], weights[some], targets[some]
         blocks, best, chosen = self.blocks.among(some), -np.inf, {"penalty": 1.0, "temperature": 1.0}

@@ -19,7 +19,7 @@ Integers = npt.NDArray[np.int64]
 
 
 def signed(value: int) -> int:
-    """The int64 with the same 64 bits as ``value``."""
+    """Return the int64 with the same 64 bits as ``value``."""
     value &= (1 << 64) - 1
     return value - (1 << 64) if value >> 63 else value
 
@@ -48,7 +48,7 @@ class Draws:
 
     @classmethod
     def named(cls, seed: int, purpose: str, epoch: int = 0, step: int = 0) -> Self:
-        """The draws of a purpose. Distinct names give unrelated draws."""
+        """Return the draws of a purpose. Distinct names give unrelated draws."""
         name = f"{seed}/{purpose}/{epoch}/{step}".encode()
         return cls(signed(int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little")))
 
@@ -64,21 +64,21 @@ class Draws:
         return _mix(state + signed(GOLDEN * (draw + 1))).reshape(np.shape(sample))
 
     def uniform(self, sample: npt.ArrayLike, draw: int = 0) -> npt.NDArray[np.float32]:
-        """A float32 in [0, 1) for each sample index: 24 bits, so every value is exact."""
+        """Draw a float32 in [0, 1) for each sample index: 24 bits, so every value is exact."""
         return _shift_right(self.bits(sample, draw), 40).astype(np.float32) * np.float32(1.0 / (1 << 24))
 
     def integers(self, sample: npt.ArrayLike, high: "int | Integers", draw: int = 0) -> Integers:
-        """An integer in [0, high) for each sample index; ``high`` is at most 2**31."""
+        """Draw an integer in [0, high) for each sample index; ``high`` is at most 2**31."""
         return (_shift_right(self.bits(sample, draw), 32) * high) >> 32
 
     def normal(self, sample: npt.ArrayLike, draw: int = 0) -> npt.NDArray[np.float32]:
-        """A standard normal float32 for each sample index (Box-Muller; uses two draws)."""
+        """Draw a standard normal float32 for each sample index (Box-Muller; uses two draws)."""
         radius = np.sqrt(np.float32(-2.0) * np.log1p(-self.uniform(sample, 2 * draw)))
         found: npt.NDArray[np.float32] = radius * np.cos(np.float32(2 * np.pi) * self.uniform(sample, 2 * draw + 1))
         return found
 
     def shuffle(self, sample: npt.ArrayLike) -> Integers:
-        """The given indices in random order.
+        """Put the given indices in random order.
 
         The order sorts one draw per sample, so a subset comes in the order its members have in the whole.
         """
@@ -86,5 +86,5 @@ class Draws:
         return index[np.argsort(self.bits(index), kind="stable")]
 
     def member(self, sample: int) -> Self:
-        """The draws of one sample, for what needs more than a few."""
+        """Return the draws of one sample, for what needs more than a few."""
         return type(self)(int(self.bits([sample])[0]))

@@ -26,7 +26,7 @@ class Truth:
 
     @classmethod
     def from_labels(cls, given: npt.ArrayLike, clean: npt.ArrayLike) -> "Truth":
-        """The truth about labels that somebody gave: those that differ from the clean ones are wrong."""
+        """Make the truth about labels that somebody gave: those that differ from the clean ones are wrong."""
         given, clean = np.asarray(given), np.asarray(clean)
         if given.shape != clean.shape:
             raise InputError(f"there are {len(clean)} clean labels for {len(given)} given ones")

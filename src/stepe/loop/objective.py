@@ -25,7 +25,7 @@ def objective(losses: Tensor, kept: Tensor, keep_reward: float = 0.0) -> Tensor:
 
 
 def minimise_over_gates(losses: Tensor, rho_max: float, keep_reward: float = 0.0) -> Selection:
-    """The gates that minimise J for fixed losses.
+    """Choose the gates that minimise J for fixed losses.
 
     Each sample contributes ``loss - keep_reward`` if kept, so the optimum keeps every sample whose loss is below the
     reward, and beyond those only as many as the constraint demands, lowest first.

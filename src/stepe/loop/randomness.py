@@ -35,24 +35,24 @@ class Stream(Draws):
         return _mix(state + signed(GOLDEN * (draw + 1)))
 
     def uniform(self, sample: Tensor, draw: int = 0) -> Tensor:  # type: ignore[override]
-        """A float32 in [0, 1) for each sample index: 24 bits, so every value is exact on every device."""
+        """Draw a float32 in [0, 1) for each sample index: 24 bits, so every value is exact on every device."""
         return _shift_right(self.bits(sample, draw), 40).to(torch.float32) * (1.0 / (1 << 24))
 
     def integers(self, sample: Tensor, high: int | Tensor, draw: int = 0) -> Tensor:  # type: ignore[override]
-        """An integer in [0, high) for each sample index; ``high`` is at most 2**31."""
+        """Draw an integer in [0, high) for each sample index; ``high`` is at most 2**31."""
         return (_shift_right(self.bits(sample, draw), 32) * high) >> 32
 
     def normal(self, sample: Tensor, draw: int = 0) -> Tensor:  # type: ignore[override]
-        """A standard normal float32 for each sample index (Box-Muller; uses two draws)."""
+        """Draw a standard normal float32 for each sample index (Box-Muller; uses two draws)."""
         radius = torch.sqrt(-2.0 * torch.log1p(-self.uniform(sample, 2 * draw)))
         return radius * torch.cos(2.0 * torch.pi * self.uniform(sample, 2 * draw + 1))
 
     def shuffle(self, sample: Tensor) -> Tensor:  # type: ignore[override]
-        """The given indices in random order, the order of :meth:`stepe.loop.draws.Draws.shuffle`."""
+        """Put the given indices in random order, that of :meth:`stepe.loop.draws.Draws.shuffle`."""
         return sample[torch.argsort(self.bits(sample), stable=True)]
 
     def member(self, sample: int) -> "Stream":
-        """The stream of one sample, for what needs more than a few draws."""
+        """Return the stream of one sample, for what needs more than a few draws."""
         return Stream(int(self.bits(torch.tensor(sample)).item()))
 
 

@@ -17,7 +17,7 @@ Shape = Callable[[float], float]
 
 
 def linear(progress: float) -> float:
-    """The ramp of Eq. 2."""
+    """Rise as the ramp of Eq. 2 does."""
     return progress
 
 
@@ -42,7 +42,7 @@ class Schedule:
     ramp_end: int | None = None
 
     def __call__(self, epoch: int) -> float:
-        """The drop fraction rho_t of an epoch."""
+        """Return the drop fraction rho_t of an epoch."""
         return self.rho_max * self.progress(epoch)
 
     def progress(self, epoch: int) -> float:

@@ -39,13 +39,13 @@ def check_names(names: Iterable[str], known: Iterable[str], whose: str, elsewher
 
 
 def canonical(declaring: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a function among some values, each in the one way of writing it, as JSON holds it."""
+    """Take the options of a function from some values, each in the one way of writing it, as JSON holds it."""
     declared = declared_options(declaring)
     return {name: option.canonical(values[name]) for name, option in declared.items() if name in values}
 
 
 def differing(declaring: Callable[..., Any], recorded: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """What keeps a run from going on under the options that are given; ``None`` insists on nothing."""
+    """Say what keeps a run from going on under the options that are given; ``None`` insists on nothing."""
     bound = [name for name, option in declared_options(declaring).items() if name in given and not option.option.free]
     return [
         f"{name} was {recorded[name]!r}, not {given[name]!r}"

@@ -15,7 +15,7 @@ PANEL = "Your data"
 
 
 def names(columns: str | Sequence[str]) -> list[str] | None:
-    """Names in a list, or in one text with commas between them."""
+    """Return names from a list, or from one text with commas between them."""
     found = columns.split(",") if isinstance(columns, str) else columns
     return [name.strip() for name in found] or None
 
@@ -24,13 +24,13 @@ HF_PREFIX = "hf:"
 
 
 def array_files(data: str) -> list[str]:
-    """One path, or the two of a pair with a comma between; a file whose own name has a comma wins."""
+    """Return one path, or the two of a pair with a comma between; a file whose own name has a comma wins."""
     first, comma, second = data.partition(".npy,")
     return [f"{first}.npy", second] if comma and not Path(data).exists() else [data]
 
 
 def resolved(data: str | Path) -> str:
-    """The same data from any folder."""
+    """Name the same data from any folder."""
     text = str(data)
     return text if text.startswith(HF_PREFIX) else ",".join(str(Path(part).resolve()) for part in array_files(text))
 

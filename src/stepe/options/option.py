@@ -46,7 +46,7 @@ class Option:
         return "" if high is None else f"below {high:g}" if self.max is None else f"at most {high:g}"
 
     def holds(self, number: Any) -> bool:
-        """Whether a number is in the range; NaN is in none."""
+        """Say whether a number is in the range; NaN is in none."""
         return bool(
             number == number
             and (self.min is None or number >= self.min)
@@ -146,7 +146,7 @@ class Declared:
         return (is_bool and bool in kinds) or not set(kinds) <= checked
 
     def canonical(self, value: Any) -> Any:
-        """A value in the one way of writing it, as JSON holds it."""
+        """Write a value in the one way, as JSON holds it."""
         if value is not None and self.option.read is not None:
             value = self.option.read(value)
         if isinstance(value, Path):
@@ -155,7 +155,7 @@ class Declared:
         return self.number(value) if self.number is not None and is_number else value
 
     def parse(self, text: str) -> Any:
-        """A value as it is typed on the command line."""
+        """Read a value as it is typed on the command line."""
         if self.number is None or text in self.words:
             return text
         try:
@@ -168,7 +168,7 @@ class Declared:
 
 
 def options_of(declaring: Callable[..., Any]) -> dict[str, Declared]:
-    """The options that a function's signature, or a dataclass's fields, declare, by name."""
+    """Find the options that a function's signature, or a dataclass's fields, declare, by name."""
     found = {}
     for name, parameter in inspect.signature(declaring).parameters.items():
         kinds, option = read_annotation(parameter.annotation)
@@ -180,7 +180,7 @@ def options_of(declaring: Callable[..., Any]) -> dict[str, Declared]:
 
 
 def read_annotation(annotation: Any) -> tuple[tuple[Any, ...], Option | None]:
-    """The members of a type, and the option that stands beside one of them."""
+    """Split a type into its members, and the option that stands beside one of them."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         kinds, _ = read_annotation(parts[0])

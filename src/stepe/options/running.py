@@ -30,7 +30,7 @@ def trackers(track: str | Sequence[str]) -> list[str]:
 
 
 def folder(run: "Run | str | Path") -> str:
-    """The folder of a run, the same from everywhere."""
+    """Name the folder of a run, the same from everywhere."""
     path = run if isinstance(run, str | Path) else run.path
     return str(Path(path).resolve())
 

@@ -160,13 +160,13 @@ class Silent:
     """An observer that does nothing; base of those that follow only part of a run."""
 
     def run_started(self, training: Training) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def epoch_ended(self, training: Training, row: Row) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def run_ended(self, result: Result) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 def summarise(training: Training, belief: Belief, truth: Truth | None) -> Summary:

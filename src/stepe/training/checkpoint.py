@@ -99,7 +99,7 @@ def _saved(folder: Path) -> list[Path]:
 
 
 def _damage(path: Path) -> str | None:
-    """What is wrong with a checkpoint, if anything."""
+    """Say what is wrong with a checkpoint, if anything."""
     try:
         digests = json.loads(inside(path, MANIFEST).read_text(encoding="utf-8"))
         if digests.keys() != FILES:

@@ -95,7 +95,7 @@ class Recorder:
             raise RunError(f"{self.path} holds no run (no config.json); nothing to resume")
 
     def holding(self, steps: Steps[Result], *, resume: bool) -> Steps[Result]:
-        """The steps of the run, with the folder locked from the first to the last, whatever ends them."""
+        """Take the steps of the run, with the folder locked from the first to the last, whatever ends them."""
         if self._locked:
             return (yield from steps)
         with locked(self.path):
@@ -146,7 +146,7 @@ class Recorder:
         return checkpoint.restore(inside(self.path, "checkpoint"), training)
 
     def _rewrite_history(self, history: list[Row]) -> None:
-        """The checkpoint knows which epochs count: a later or torn line is from an epoch that will run again."""
+        """Cut the history to the epochs that the checkpoint knows: a later or torn line will be written again."""
         write_text(inside(self.path, "history.jsonl"), "".join(f"{_json_line(row)}\n" for row in history))
 
     def epoch_ended(self, training: Training, row: Row) -> None:
@@ -184,7 +184,7 @@ class Recorder:
         write_text(inside(self.path, "summary.json"), json.dumps(summary, indent=1))
 
     def _store_probabilities(self, training: Training) -> None:
-        """The running guess, for tools that work on probabilities."""
+        """Store the running guess, for tools that work on probabilities."""
         if "guess" not in training.ledger.columns:
             return
         rows = np.arange(training.ledger.n) if self.details.names is None else np.asarray(self.details.names.rows)
@@ -209,7 +209,7 @@ class Recorder:
         return pd.concat([pd.DataFrame(table) for table in tables], ignore_index=True)
 
     def _predicted(self, result: Result, unlabelled: Tensor, class_names: list[str]) -> dict[str, Any]:
-        """The rows of samples without a label: a suggestion, and nothing to suspect."""
+        """Make the rows of samples without a label: a suggestion, and nothing to suspect."""
         engine = result.training.engine
         nobodys = torch.zeros(len(unlabelled), dtype=torch.int64)
         seen = engine.judge(TensorSamples(unlabelled.to(engine.device)), nobodys)

@@ -39,7 +39,7 @@ class Session:
         return len(self.history)
 
     def wants_probe(self) -> bool:
-        """Whether the next epoch begins with a probe; the seconds of that epoch count from here."""
+        """Say whether the next epoch begins with a probe; the seconds of that epoch count from here."""
         self._started = time.perf_counter()
         self._row = {"epoch": self.epoch, "probed": self.method.wants_probe(self.epoch)}
         return bool(self._row["probed"])

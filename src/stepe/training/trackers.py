@@ -41,7 +41,7 @@ class Tracker(Silent):
 
     @abstractmethod
     def close(self, summary: dict[str, Any]) -> None:
-        """The run is over."""
+        """End, for the run is over."""
 
     def run_started(self, training: Training) -> None:
         """Send what is known already, where it is not there: a resumed run may be sent elsewhere than before."""
@@ -98,13 +98,13 @@ class TensorBoard(Tracker):
         return [event.step for event in events.Scalars(EVERY_EPOCH)] if known else []
 
     def log(self, epoch: int, numbers: dict[str, float]) -> None:
-        """A scalar each, on disk at once."""
+        """Write a scalar each, on disk at once."""
         for name, value in numbers.items():
             self._writer.add_scalar(name, value, epoch)
         self._writer.flush()
 
     def close(self, summary: dict[str, Any]) -> None:
-        """The summary as text."""
+        """Write the summary as text."""
         self._write_text("summary", summary)
         self._writer.close()
 
@@ -125,7 +125,7 @@ class WandB(Tracker):
         self._id = RememberedId(remember)
 
     def open(self, training: Training) -> Iterable[int]:
-        """A new run there, or the one of before, which counts its own steps."""
+        """Begin a new run there, or go on with the one of before, which counts its own steps."""
         known = self._id.read()
         again = {} if known is None else {"id": known, "resume": "allow"}
         self._run = self._wandb.init(**{"config": asdict(training.config), **again, **self._options})
@@ -133,11 +133,11 @@ class WandB(Tracker):
         return range(self._run.step)
 
     def log(self, epoch: int, numbers: dict[str, float]) -> None:
-        """A step of the run; committed, for a step waits otherwise until the next one comes."""
+        """Log a step of the run; committed, for a step waits otherwise until the next one comes."""
         self._run.log(numbers, step=epoch, commit=True)
 
     def close(self, summary: dict[str, Any]) -> None:
-        """The summary, and that the run is over."""
+        """Write the summary, and that the run is over."""
         self._run.summary.update(flat(summary))
         self._run.finish()
 
@@ -154,7 +154,7 @@ class MLflow(Tracker):
         self._id = RememberedId(remember)
 
     def open(self, training: Training) -> Iterable[int]:
-        """A new run there, or the one of before."""
+        """Begin a new run there, or go on with the one of before."""
         known, active = self._id.read(), self._mlflow.active_run()
         self._is_ours = active is None
         if active is None:
@@ -168,11 +168,11 @@ class MLflow(Tracker):
         return [metric.step for metric in there]
 
     def log(self, epoch: int, numbers: dict[str, float]) -> None:
-        """A step of every metric."""
+        """Log a step of every metric."""
         self._mlflow.log_metrics(numbers, step=epoch)
 
     def close(self, summary: dict[str, Any]) -> None:
-        """The summary, and that the run is over, if it is not somebody else's."""
+        """Write the summary, and that the run is over, if it is not somebody else's."""
         self._mlflow.log_metrics({f"summary.{name}": value for name, value in flat(summary).items()})
         if self._is_ours:
             self._mlflow.end_run()
@@ -185,7 +185,7 @@ class RememberedId:
         self.path = None if path is None else Path(path)
 
     def read(self) -> str | None:
-        """What was noted."""
+        """Read what was noted."""
         if self.path is None or not self.path.exists():
             return None
         return self.path.read_text(encoding="utf-8").strip() or None
@@ -221,7 +221,7 @@ TRACKERS: dict[str, Callable[[str | None, Path, str], Tracker]] = {
 
 
 def make_tracker(text: str, run: Path, method: str) -> Tracker:
-    """As the command line names it: ``tensorboard``, ``tensorboard:DIR``, ``wandb:PROJECT``, ``mlflow:EXPERIMENT``."""
+    """Make a tracker by its name: ``tensorboard``, ``tensorboard:DIR``, ``wandb:PROJECT``, ``mlflow:EXPERIMENT``."""
     name, colon, where = text.partition(":")
     if name not in TRACKERS or (colon and not where):
         raise InputError(
