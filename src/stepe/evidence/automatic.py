@@ -45,14 +45,14 @@ class Automatic:
         return self.finds_rate or self.finds_warmup
 
     def note(self, seen: Observation) -> None:
-        """What a probe says about itself."""
+        """Take in what a probe says about itself."""
         if (self.judged_by == "others") != (seen.judged_by == "others"):  # losses of another judge are others
             self.best_loss, self.stalled = float("inf"), 0
         self.judged_by = seen.judged_by
         self.unsure = None if seen.disagreed is None else float(seen.disagreed.double().mean())
 
     def ends_warmup(self, epoch: int, ledger: Ledger) -> bool:
-        """Whether the losses have stopped falling: from now on, out-of-fold, only noise would be learned."""
+        """Say whether the losses have stopped falling: from now on, out-of-fold, only noise would be learned."""
         loss = float(ledger["loss"].nanmean())
         self.stalled = 0 if loss < BETTER * self.best_loss else self.stalled + 1
         self.best_loss = min(self.best_loss, loss)
@@ -85,10 +85,10 @@ class Automatic:
         return self.doubt if self.unsure is None else max(self.unsure, self.doubt or 0.0)
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it."""
+        """Return all that was found out."""
         return asdict(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take it up again."""
+        """Take up a saved state."""
         for name, value in state.items():
             setattr(self, name, Rate(**value) if name == "estimate" and value is not None else value)

@@ -66,7 +66,7 @@ def believe(ledger: Ledger, task: Task, posterior: Posterior | None = None, *, f
 
 
 def recognised_classes(ledger: Ledger, labels: Tensor) -> Tensor:
-    """Of each class, the share of its labels that the running guess may call wrong; 1 where no label names it."""
+    """Return the share of each class's labels that the running guess may call wrong; 1 where no label names it."""
     used = torch.bincount(labels.to(ledger["guess"].device), minlength=ledger["guess"].shape[1]) > 0
     return torch.where(used, deniable_share(ledger["guess"], labels), 1.0)
 
@@ -88,7 +88,7 @@ def believe_unseen(seen: Observation, classes: int) -> Belief:
 
 
 def flags(posterior: Posterior, ledger: Ledger, labels: Tensor, recognised: Tensor) -> Tensor:
-    """Which samples to advise people to look at, where a running guess is kept.
+    """Say which samples people should look at, where a running guess is kept.
 
     Those dropped whose label is least likely to be right, as many as there are wrong ones; where nobody can tell how
     many that are, in all or in a class that is hardly recognised, only those more likely wrong than right, and never
@@ -134,7 +134,7 @@ def _prunable(posterior: Posterior, ledger: Ledger, labels: Tensor, recognised: 
 
 
 def _lowest(right: Tensor, suspects: Tensor, most: int) -> Tensor:
-    """Of the suspects, those least likely to be right."""
+    """Return those suspects that are least likely to be right."""
     order = torch.argsort(torch.where(suspects, right, torch.inf), stable=True)
     chosen = torch.zeros_like(suspects)
     chosen[order[:most]] = True
@@ -142,7 +142,7 @@ def _lowest(right: Tensor, suspects: Tensor, most: int) -> Tensor:
 
 
 def _percentile_trust(loss: Tensor) -> Tensor:
-    """Where no probability of the given label is known, the rank of the loss stands in for it."""
+    """Let the rank of the loss stand in for the probability of the given label, where that is not known."""
     ranked = torch.where(torch.isfinite(loss), loss, torch.inf)
     rank = torch.argsort(torch.argsort(ranked, stable=True), stable=True)
     return 1 - (rank + 1) / len(loss)

@@ -69,7 +69,7 @@ def has_learned(agreed: float, labels: Tensor) -> bool:
 
 
 def deniable_share(guess: Tensor, labels: Tensor) -> Tensor:
-    """Of each class, the largest share of its labels that guesses may call wrong: all, unless it is hardly recognised.
+    """Return the largest share of each class's labels that guesses may call wrong: all, unless it is hardly recognised.
 
     A model that never names a class contradicts all of its labels, and knows none of them to be wrong. So some of a
     class must be recognised first: a fifth, or where few labels are agreed with at all, half of the usual share.
@@ -128,7 +128,7 @@ def estimate_rate(
 
 
 def unrelated_share(guess: Tensor, labels: Tensor) -> float:
-    """At least so many labels are wrong without any relation to their input; a standard error is taken off.
+    """Estimate the share of labels that are wrong without any relation to their input, less a standard error.
 
     A right label that a model does not guess is still among the likely ones; one that fell anywhere is as often far
     down. So the labels far down tell how many fell anywhere, as large p-values tell how many hypotheses are true
@@ -151,7 +151,7 @@ def unrelated_share(guess: Tensor, labels: Tensor) -> float:
 
 
 def _knowledge(guess: Tensor, labels: Tensor) -> float:
-    """From 0 to 1, by how sure models are of what they get right."""
+    """Measure from 0 to 1 how sure models are of what they get right."""
     sure, predicted = guess.max(1)
     right = sure[predicted == labels]
     none, full = KNOWING

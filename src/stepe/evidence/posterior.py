@@ -24,11 +24,11 @@ class Posterior:
     rate: Rate
     """how many labels are wrong"""
     likely: Tensor
-    """of every class, n x classes"""
+    """the probability of every class, n x classes"""
     right: Tensor
-    """that the label is right, one per sample"""
+    """the probability that the label is right, one per sample"""
     shows: Tensor | None = None
-    """that the input shows anything of a class, where that is known"""
+    """the probability that the input shows anything of a class, where that is known"""
 
 
 def posterior(guess: Tensor, labels: Tensor, noise: Rate) -> Tensor:
@@ -73,8 +73,8 @@ def shows_by_label(shows: Tensor, evidence: Tensor, labels: Tensor) -> Tensor:
 
 
 def beyond_doubt(doubt: Tensor, recognised: Tensor, labels: Tensor) -> Tensor:
-    """Whom a guess cannot call wrong: of a class that it hardly recognises (:func:`deniable_share`), those least in
-    doubt.
+    """Find labels that a guess cannot call wrong: of a class that it hardly recognises (:func:`deniable_share`), the
+    least doubted.
     """
     nobody = torch.zeros_like(doubt, dtype=torch.bool)
     floor = 1 - recognised.to(doubt.device)

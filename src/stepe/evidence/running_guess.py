@@ -70,7 +70,7 @@ class RunningGuess:
         return -right.clamp(min=torch.finfo(torch.float32).tiny).log().to(ledger.device)
 
     def posterior(self, ledger: Ledger) -> Posterior | None:
-        """What is held of the samples in the end, by how labels go wrong too, for advice has time to think."""
+        """Return what is held of the samples in the end, by how labels go wrong too: there is time for that."""
         rate = self.rate(ledger)
         if rate is None:
             return None
@@ -95,11 +95,11 @@ class RunningGuess:
         return self._right(guess, of_labels(guess, self.task.labels), ledger)
 
     def _right(self, likely: Tensor, evidence: Tensor, ledger: Ledger) -> Tensor:
-        """P(label is right), given how likely the classes are, and labels were: of nothing, no label is right."""
+        """Return P(label is right), given how likely classes and labels are; where nothing shows, it is 0."""
         right = of_labels(likely, self.task.labels)
         if (shows := self.shows(ledger)) is None:
             return right
         shows = shows.to(right.device)
-        if self.automatic.judged_by != "others":  # who trains on a label expects it, whatever the input shows
+        if self.automatic.judged_by != "others":  # a model that trains on a label expects it, whatever the input shows
             return right * shows
         return right * shows_by_label(shows, evidence, self.task.labels)

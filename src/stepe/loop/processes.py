@@ -125,7 +125,7 @@ class Ranks:
             self._average(parameters)
 
     def _average(self, parameters: list[nn.Parameter]) -> None:
-        # Behind the gradients stands who has one: a parameter that nobody used stays without, as in one process.
+        # Behind the gradients stands which ranks have one: a parameter that none used stays without, as in one process.
         used = parameters[0].new_ones(len(parameters))
         for place, parameter in enumerate(parameters):
             if parameter.grad is None:

@@ -78,7 +78,7 @@ def make_schedule(
         # Without a warm-up the first epoch still drops nothing: its model is untrained.
         shape, ramp_end = "linear", max(warmup + (epochs - warmup) // 2, 1) if ramp_end is None else ramp_end
     if shape == "proportional":
-        # Who soon learns noise by heart has a short warm-up, if it ends by itself, and no time for a long ramp either.
+        # A model that soon learns noise by heart has a short warm-up, if it ends by itself, and a short ramp too.
         shape, ramp_end = "linear", min(max(2 * warmup, 1), epochs) if ramp_end is None else ramp_end
     if isinstance(shape, str):
         if shape != "linear":

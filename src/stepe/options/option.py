@@ -141,7 +141,7 @@ class Declared:
             return (self.number is float or isinstance(value, Integral)) and self.option.holds(value)
         if Sequence[str] in kinds and isinstance(value, Collection) and not isinstance(value, str | bytes):
             return all(isinstance(each, str) for each in value)
-        # Other types, such as functions or tables, are looked at by who uses them.
+        # Other types, such as functions or tables, are checked where they are used.
         checked = {float, int, bool, str, types.NoneType, Sequence[str], *self.words}
         return (is_bool and bool in kinds) or not set(kinds) <= checked
 

@@ -64,7 +64,7 @@ class Training:
 
     @property
     def method(self) -> Method:
-        """What decides who trains."""
+        """The method that decides which samples train."""
         return self.session.method
 
     @property

@@ -51,7 +51,7 @@ class Session:
         self.method.observe(epoch, with_residuals(seen, self.task.labels), self.ledger)
 
     def begin_epoch(self) -> Plan:
-        """Plan the epoch, and write down whom it drops."""
+        """Plan the epoch, and write down which samples it drops."""
         probe_seconds = time.perf_counter() - self._started
         plan = weighted(self.method.plan(self.epoch, self.ledger), self.task.weight)
         if not bool((plan.kept if plan.trains is None else plan.trains).any()):

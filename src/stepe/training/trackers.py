@@ -41,7 +41,7 @@ class Tracker(Silent):
 
     @abstractmethod
     def close(self, summary: dict[str, Any]) -> None:
-        """End, for the run is over."""
+        """Close the tracker when the run is over."""
 
     def run_started(self, training: Training) -> None:
         """Send what is known already, where it is not there: a resumed run may be sent elsewhere than before."""
