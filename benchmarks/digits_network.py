@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 import stepe
-from stepe.app.networks import Preset
+from stepe.app.networks import Tuning
 from stepe.data.noise import Noise
 from stepe.data.source import digits
 from stepe.loop.draws import Draws
@@ -30,7 +30,7 @@ NOISES = (Noise("symmetric", 0.4), Noise("symmetric", 0.02))
 # Seeds of the choice are other seeds than those of the final measurement.
 FIRST_SEED = 1000
 
-FAST = Preset(hidden=(256, 256), dropout=0.0, learning_rate=0.05, batch_size=128, weight_decay=5e-4)
+FAST = Tuning(hidden=(256, 256), dropout=0.0, learning_rate=0.05, batch_size=128, weight_decay=5e-4)
 SLOW = replace(FAST, hidden=(512, 512), dropout=0.5)
 DEEP = replace(SLOW, hidden=(512, 512, 512))
 CANDIDATES = [
@@ -47,7 +47,7 @@ CANDIDATES = [
 ]
 
 
-def measure(job: tuple[Preset, Noise, int]) -> dict[str, object]:
+def measure(job: tuple[Tuning, Noise, int]) -> dict[str, object]:
     preset, noise, seed = job
     torch.set_num_threads(1)
     source = digits()

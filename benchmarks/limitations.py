@@ -22,7 +22,7 @@ from planted import Case, Key, Row, grid_keys, grid_options, load, measure_grid
 from torch import Tensor
 
 import stepe
-from stepe.app.networks import Preset
+from stepe.app.networks import Tuning
 from stepe.data.encoders import Array
 from stepe.data.noise import Noise
 from stepe.data.source import Source
@@ -96,7 +96,7 @@ class ByEntropy(StepwiseElimination):
 
 def slow(source: Source) -> Case:
     """As `stepe clean digits` trains, on a smaller network, to be done sooner."""
-    preset = Preset(hidden=(128, 128), dropout=0.5)
+    preset = Tuning(hidden=(128, 128), dropout=0.5)
     return Case(source, preset, lambda: MLP(source.x.shape[1], source.classes, preset.hidden, preset.dropout), 10)
 
 

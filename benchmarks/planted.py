@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import stepe
-from stepe.app.networks import Preset, describe_network, training_for
+from stepe.app.networks import Tuning, default_tuning, describe_network
 from stepe.app.request import METHOD
 from stepe.data.collect import Layout
 from stepe.data.noise import Noise
@@ -56,7 +56,7 @@ class Case:
     """Samples before any noise, and how they are trained."""
 
     source: Source
-    preset: Preset
+    preset: Tuning
     network: Callable[[], nn.Module]
     seeds: int
 
@@ -76,7 +76,7 @@ class Case:
         return Divided(x, labels, right, noisy, test)
 
     def clean(
-        self, x: Any, y: Any, seed: int, preset: Preset | None = None, *, method: str = METHOD, **options: Any
+        self, x: Any, y: Any, seed: int, preset: Tuning | None = None, *, method: str = METHOD, **options: Any
     ) -> stepe.Result:
         """One run that finds out who should judge, without blends of what cannot be blended."""
         if not self.source.can_be_blended and "mixup" in method_class(method).options():
@@ -84,7 +84,7 @@ class Case:
         return self.train(x, y, seed, preset, method=method, probe="auto", **options)
 
     def train(
-        self, x: Any, y: Any, seed: int, preset: Preset | None = None, *, method: str = "step-e", **options: Any
+        self, x: Any, y: Any, seed: int, preset: Tuning | None = None, *, method: str = "step-e", **options: Any
     ) -> stepe.Result:
         """One run on the CPU."""
         own = {name: options.pop(name) for name in method_class(method).options() if name in options}
@@ -96,7 +96,7 @@ class Case:
         with seeded(Stream.named(seed, "init")):
             return self.network()
 
-    def budget(self, preset: Preset | None = None) -> Row:
+    def budget(self, preset: Tuning | None = None) -> Row:
         """Epochs, batches and optimizer, on the CPU."""
         preset = preset or self.preset
         sizes = {"epochs": preset.epochs, "batch_size": preset.batch_size, "device": CPU}
@@ -148,9 +148,9 @@ def load(data: str, model: str = "own") -> Case:
     read, seeds = SOURCES[data]
     source = read()
     if model == "batchnorm":
-        preset = Preset(learning_rate=0.05, batch_size=64)
+        preset = Tuning(learning_rate=0.05, batch_size=64)
         return Case(source, preset, lambda: FastMLP(source.x.shape[1], source.classes), seeds)
-    preset = Preset() if source.bundled else training_for(source.kind, len(source.labels))
+    preset = Tuning() if source.bundled else default_tuning(source.kind, len(source.labels))
     return Case(source, preset, lambda: build(describe_network(source, preset, CPU, None)), seeds)
 
 

@@ -20,7 +20,7 @@ from planted import SOURCES, Case, Key, Row, grid_keys, grid_options, load, meas
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
-from stepe.app.networks import Preset
+from stepe.app.networks import Tuning
 from stepe.data.source import Source
 from stepe.loop.metrics import auroc, detection
 from stepe.run.environment import commit
@@ -38,14 +38,14 @@ NOISES = [f"{kind}:{rate}" for kind in ("symmetric", "asymmetric", "instance", "
 SETTINGS = [*((data, "own") for data in SOURCES), ("digits", "batchnorm")]
 
 
-def by_stepe(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:
+def by_stepe(case: Case, source: Source, preset: Tuning, seed: int) -> tuple[Tensor, Tensor, Row]:
     result = case.clean(source.x, source.labels, seed, preset, rho_max="auto")
     found = {"probe": result.summary.probe.reach, "noise_rate": result.summary.noise_rate.rate}
     belief = result.belief
     return 1 - torch.from_numpy(belief.p_right).double(), torch.from_numpy(belief.flagged), found
 
 
-def by_cleanlab(case: Case, source: Source, preset: Preset, seed: int) -> tuple[Tensor, Tensor, Row]:
+def by_cleanlab(case: Case, source: Source, preset: Tuning, seed: int) -> tuple[Tensor, Tensor, Row]:
     labels = source.labels
     probability = np.zeros((len(labels), source.classes))
     for inside, outside in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(labels, labels):
@@ -66,7 +66,7 @@ def warm_up() -> None:
     torch.set_num_threads(1)
     case = load("digits")
     for find in CONTENDERS.values():
-        find(case, case.plant("symmetric:0.4", 0), Preset(epochs=6), 0)
+        find(case, case.plant("symmetric:0.4", 0), Tuning(epochs=6), 0)
 
 
 def measure(key: Key, epochs: int | None = None) -> Row:

@@ -13,7 +13,7 @@ from PIL import Image
 import stepe
 from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
-from stepe.app.networks import training_for
+from stepe.app.networks import default_tuning
 from stepe.app.resume import resume
 from stepe.samples.augmentation import CropFlip
 from stepe.samples.strong import Strong
@@ -184,10 +184,10 @@ def test_the_probe_is_chosen_by_the_data_unless_it_is_named(frame):
 
 def test_larger_data_gets_fewer_epochs_and_small_data_smaller_batches():
     for kind in ("images", "text", "table", "features"):
-        epochs = [training_for(kind, n).epochs for n in (100, 5_000, 20_000, 200_000, 10_000_000)]
+        epochs = [default_tuning(kind, n).epochs for n in (100, 5_000, 20_000, 200_000, 10_000_000)]
         assert epochs[0] == epochs[1] > epochs[2] > epochs[3] == epochs[4] >= 10
-        assert training_for(kind, 100).batch_size == 64
-        assert training_for(kind, 1000).batch_size == 128
+        assert default_tuning(kind, 100).batch_size == 64
+        assert default_tuning(kind, 1000).batch_size == 128
 
 
 # ---------------------------------------------------------------------------------------------------------------

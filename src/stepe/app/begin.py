@@ -7,7 +7,7 @@ from typing import Any
 
 from stepe.app.clean import clean
 from stepe.app.decided import Review, describe_decisions
-from stepe.app.networks import preset_for
+from stepe.app.networks import tuning_for
 from stepe.app.request import (
     by_preset,
     check_methods,
@@ -156,7 +156,7 @@ def _resolved(options: Mapping[str, Any], source: Source) -> dict[str, Any]:
         "method": method,
         "probe": probe or source.default_probe,
         "noise": noise,
-        "epochs": preset_for(source, options["model"]).epochs if epochs is None else epochs,
+        "epochs": tuning_for(source, options["model"]).epochs if epochs is None else epochs,
     }
 
 

@@ -30,8 +30,8 @@ PROBE_SHARE, PROBERS_SHARE = 1.4, 2.0
 
 
 @dataclass(frozen=True)
-class Preset:
-    """The settings that train a network; the defaults were chosen on a hold-out (``benchmarks/digits_network.py``)."""
+class Tuning:
+    """Sizes, rates and epochs for a network; a hold-out chose the defaults (``benchmarks/digits_network.py``)."""
 
     hidden: tuple[int, ...] = (512, 512)
     """the hidden layers of the MLP; pictures in colour have a ResNet-18"""
@@ -58,52 +58,52 @@ def parts_that_serve(probe: str) -> dict[str, Any]:
     return {"average": 0, "refine": 0, "mixup": 0} if probe == "in-sample" else {}
 
 
-def training_for(kind: DataKind, n: int, *, pretrained: bool = False) -> Preset:
+def default_tuning(kind: DataKind, n: int, *, pretrained: bool = False) -> Tuning:
     """Choose how a network for a kind of data is trained: the more samples, the fewer epochs.
 
-    >>> [training_for("features", n).epochs for n in (1_000, 30_000, 1_000_000)]
+    >>> [default_tuning("features", n).epochs for n in (1_000, 30_000, 1_000_000)]
     [60, 41, 20]
     """
     growth = math.log(max(1, n / SMALL_DATA)) / math.log(LARGE_DATA / SMALL_DATA)
     epochs = round(60 - 40 * min(1.0, growth))
-    preset = Preset(epochs=epochs, batch_size=64 if n < FEW_SAMPLES else 128)
+    tuning = Tuning(epochs=epochs, batch_size=64 if n < FEW_SAMPLES else 128)
     if pretrained:
         rate = 2e-5 if kind == "text" else 1e-4
-        return replace(preset, optimizer="adamw", learning_rate=rate, weight_decay=0.01, batch_size=32, epochs=10)
+        return replace(tuning, optimizer="adamw", learning_rate=rate, weight_decay=0.01, batch_size=32, epochs=10)
     if kind == "text":
-        text = replace(preset, hidden=(256,), dropout=0.5, optimizer="adamw", learning_rate=5e-3, weight_decay=0.01)
+        text = replace(tuning, hidden=(256,), dropout=0.5, optimizer="adamw", learning_rate=5e-3, weight_decay=0.01)
         return replace(text, epochs=epochs // 2)
     if kind == "table":
-        return replace(preset, hidden=(256, 256), dropout=0.3)
+        return replace(tuning, hidden=(256, 256), dropout=0.3)
     # Standardised features are far larger than digits' pixels, and unstable at their rate.
-    return replace(preset, learning_rate=0.05) if kind == "features" else preset
+    return replace(tuning, learning_rate=0.05) if kind == "features" else tuning
 
 
-def preset_for(source: Source, model: str | None) -> Preset:
+def tuning_for(source: Source, model: str | None) -> Tuning:
     """Choose how the network for a source is trained."""
     if source.default_epochs is not None:
-        return Preset(epochs=source.default_epochs)
+        return Tuning(epochs=source.default_epochs)
     if isinstance(source.encoder, FrozenEncoder):
-        return training_for("features", len(source.labels))
-    return training_for(source.kind, len(source.labels), pretrained=model is not None)
+        return default_tuning("features", len(source.labels))
+    return default_tuning(source.kind, len(source.labels), pretrained=model is not None)
 
 
-def describe_network(source: Source, preset: Preset, device: torch.device, model: str | None) -> dict[str, Any]:
+def describe_network(source: Source, tuning: Tuning, device: torch.device, model: str | None) -> dict[str, Any]:
     """Describe the network for a kind of data, as :func:`stepe.models.build.build` makes it."""
     encoder, classes = source.encoder, source.classes
     if model is not None and not isinstance(encoder, FrozenEncoder):
         return {"name": "pretrained", "model": model, "classes": classes}
     if isinstance(encoder, TextEncoder):
-        (hidden,) = preset.hidden
+        (hidden,) = tuning.hidden
         vocabulary = encoder.vocabulary
         return {
             "name": "text",
             "vocabulary": vocabulary,
             "classes": classes,
             "hidden": hidden,
-            "dropout": preset.dropout,
+            "dropout": tuning.dropout,
         }
-    shape = {"classes": classes, "hidden": list(preset.hidden), "dropout": preset.dropout}
+    shape = {"classes": classes, "hidden": list(tuning.hidden), "dropout": tuning.dropout}
     if isinstance(encoder, TableEncoder):
         return {"name": "tabular", "numbers": encoder.numbers, "codes": encoder.codes, **shape}
     if isinstance(encoder, FeatureEncoder | FrozenEncoder):
@@ -114,12 +114,12 @@ def describe_network(source: Source, preset: Preset, device: torch.device, model
 
 
 def say_how_long(
-    request: Request, source: Source, preset: Preset, description: dict[str, Any], say: Callable[[str], None]
+    request: Request, source: Source, tuning: Tuning, description: dict[str, Any], say: Callable[[str], None]
 ) -> None:
     """Time one step of a network that is thrown away, and say what all of them will take."""
     with seeded(Stream.named(request.seed, "init")):
         model = build(description, pretrained=False)
-        batch = torch.from_numpy(source.x[: preset.batch_size]).float() / 255
+        batch = torch.from_numpy(source.x[: tuning.batch_size]).float() / 255
         seconds = []
         for _ in range(2):  # the first one warms up
             started = time.perf_counter()

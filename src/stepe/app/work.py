@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from stepe.app.decided import Review
-from stepe.app.networks import Preset, describe_network, image_options, is_small, preset_for, say_how_long, threads_for
+from stepe.app.networks import Tuning, describe_network, image_options, is_small, say_how_long, threads_for, tuning_for
 from stepe.app.request import known_rate, method_options
 from stepe.app.run import Run
 from stepe.data.encoders import ImageEncoder, write_encoder
@@ -49,13 +49,13 @@ def carry_out(
     ``out`` is locked by the caller; ``options`` are those of the command, to be written down.
     """
     device = find_device(request.device)
-    preset = preset_for(source, request.model)
-    description = describe_network(source, preset, device, request.model)
+    tuning = tuning_for(source, request.model)
+    description = describe_network(source, tuning, device, request.model)
     preprocessing = {"kind": source.kind, "encoder": write_encoder(source.encoder), "model": description}
     # All of them now: what is missing for one is said before the first is trained.
     trackers = {method: _trackers(request, out, method) for method in request.methods}
     if isinstance(source.encoder, ImageEncoder) and device.type == "cpu":
-        say_how_long(request, source, preset, description, say)
+        say_how_long(request, source, tuning, description, say)
     for position, method in enumerate(request.methods):
         path = out if position == 0 else inside(out, "compare", method)
         if resume and inside(path, "summary.json").exists():
@@ -75,7 +75,7 @@ def carry_out(
             files={PREPROCESSING: json.dumps(preprocessing), **source.files} if position == 0 else {},
         )
         recorder = Recorder(path, details, locked=True)
-        _train(request, source, method, preset, description, recorder, resume=resume, observers=observers)
+        _train(request, source, method, tuning, description, recorder, resume=resume, observers=observers)
     announce_method("clean", request.methods[0], say)  # now: a mistake is the only line that is said
     run = Run(out)
     if review is not None:
@@ -107,7 +107,7 @@ def _train(
     request: Request,
     source: Source,
     method: str,
-    preset: Preset,
+    tuning: Tuning,
     description: dict[str, Any],
     recorder: Recorder,
     *,
@@ -133,8 +133,8 @@ def _train(
         "noise_rate": known_rate(request, source),
         "weight": balanced_weight(labels) if request.balanced else None,
         "probe": request.probe,
-        "batch_size": preset.batch_size,
-        **preset.optimizer_options(device),
+        "batch_size": tuning.batch_size,
+        **tuning.optimizer_options(device),
         "device": device,
         **image_options(source, device, request.model, request.strong),
         "seed": request.seed,

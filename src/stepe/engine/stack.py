@@ -27,7 +27,7 @@ from stepe.loop.probe import evaluating
 from stepe.loop.randomness import Stream, seed_globals
 from stepe.loop.task import Batch
 from stepe.methods.base import Method
-from stepe.models.tabular import Columns
+from stepe.models.tabular import CodeEmbeddings
 from stepe.samples.samples import TensorSamples
 
 SMALL_MODEL = 3_000_000
@@ -115,7 +115,7 @@ def _dropout(rows: Tensor, models: int, layer: nn.Dropout, stacked: Tensors) -> 
     return rows * (mask * torch.tensor(DRAWS / kept, dtype=rows.dtype))
 
 
-def _columns(rows: Tensor, models: int, layer: Columns, stacked: Tensors) -> Tensor:
+def _code_embeddings(rows: Tensor, models: int, layer: CodeEmbeddings, stacked: Tensors) -> Tensor:
     """Look up the embeddings of all models as those of one, in which each finds its own further down."""
     codes = rows[:, layer.numbers :].long()
     model = torch.arange(models, device=rows.device).repeat_interleave(len(rows) // models)
@@ -155,7 +155,7 @@ RULES: dict[Any, Rule] = {
     nn.LayerNorm.forward: _layer_norm,
     nn.Flatten.forward: _flatten,
     nn.Dropout.forward: _dropout,
-    Columns.forward: _columns,
+    CodeEmbeddings.forward: _code_embeddings,
     **{kind.forward: _number_by_number for kind in NUMBER_BY_NUMBER},
 }
 """the rules by the function that a layer runs, which subclasses may share"""

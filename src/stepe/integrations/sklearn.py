@@ -30,7 +30,7 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
-from stepe.app.networks import parts_that_serve, threads_for, training_for
+from stepe.app.networks import default_tuning, parts_that_serve, threads_for
 from stepe.beliefs.names import Names
 from stepe.beliefs.rate import Rate
 from stepe.data.encoders import FeatureEncoder
@@ -225,7 +225,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Eliminating, Ledger]:
         sparse = hasattr(x, "tocsr")
         asked = {name: getattr(self, name) for name in TRAINING if getattr(self, name) is not None}
-        preset = training_for("text" if sparse else "features", len(y))
+        preset = default_tuning("text" if sparse else "features", len(y))
         preset = replace(replace(preset, learning_rate=SPARSE_RATE) if sparse else preset, **asked)
         device, seed = find_device(self.device), self._seed()
         self._encoder = SparseScale.fit(x) if sparse else FeatureEncoder.fit(x)

@@ -11,7 +11,7 @@ from stepe.models.mlp import MLP
 WIDEST = 16
 
 
-class Columns(nn.ModuleList):
+class CodeEmbeddings(nn.ModuleList):
     """Replaces the codes of categories, which stand in the last columns of a row, by their embeddings."""
 
     def __init__(self, numbers: int, codes: Sequence[int]):
@@ -36,6 +36,6 @@ class Tabular(nn.Sequential):
         hidden: Sequence[int] = (256, 256),
         dropout: float = 0.3,
     ):
-        columns = Columns(numbers, codes)
+        columns = CodeEmbeddings(numbers, codes)
         parts = {"embeddings": columns, "mlp": MLP(columns.width, classes, hidden, dropout)}
         super().__init__(OrderedDict(parts))
