@@ -170,14 +170,7 @@ class CifarN:
 
     def first(self, train: int | None, test: int | None) -> "CifarN":
         """Cut the data to its first images, for a quick look; ``None`` keeps all."""
-        return replace(
-            self,
-            images=self.images[:train],
-            labels=self.labels[:train],
-            clean_labels=self.clean_labels[:train],
-            test_images=self.test_images[:test],
-            test_labels=self.test_labels[:test],
-        )
+        return self._cut(slice(train), self.test_images[:test], self.test_labels[:test])
 
     def holding_out(self, share: float, seed: int) -> "CifarN":
         """Put a random part of the training images in place of the test set, under their given labels.
@@ -186,14 +179,11 @@ class CifarN:
         """
         order = Draws.named(seed, "hold-out").shuffle(np.arange(len(self.labels)))
         train, test = np.sort(order[: -round(share * len(order))]), order[-round(share * len(order)) :]
-        return replace(
-            self,
-            images=self.images[train],
-            labels=self.labels[train],
-            clean_labels=self.clean_labels[train],
-            test_images=self.images[test],
-            test_labels=self.labels[test],
-        )
+        return self._cut(train, self.images[test], self.labels[test])
+
+    def _cut(self, train: slice | Labels, test_images: Pixels, test_labels: Labels) -> "CifarN":
+        kept = {name: getattr(self, name)[train] for name in ("images", "labels", "clean_labels")}
+        return replace(self, **kept, test_images=test_images, test_labels=test_labels)
 
 
 def load(name: str, data_dir: Path | None = None, *, download: bool = True) -> CifarN:
