@@ -12,7 +12,7 @@ from stepe.beliefs.names import Names
 from stepe.data.source import Integers, Source
 from stepe.errors import InputError
 from stepe.loop.metrics import Truth
-from stepe.review.reviewed import Labels, known_labels
+from stepe.review.reviewed import KnownSample, known_samples
 from stepe.run.decisions import Action, Decision, Key
 
 
@@ -45,7 +45,7 @@ class Review:
     def carry_out(self, source: Source) -> Source:
         """Give a source the labels that people chose; a sample they were sure about is trusted."""
         places = _Places(source)
-        known = known_labels(self.run)
+        known = known_samples(self.run)
         labels = {"train": source.labels.copy(), "test": source.test_labels.copy()}
         status = {split: ["open"] * len(labels[split]) for split in labels}
         trusted = np.zeros(len(source.labels), dtype=bool)
@@ -70,7 +70,7 @@ class Review:
             noise_rate=source.noise_rate if truth is None else truth.rate,
         )
 
-    def _check(self, source: Source, label: int, known: Labels, decision: Decision) -> None:
+    def _check(self, source: Source, label: int, known: KnownSample, decision: Decision) -> None:
         """Refuse a decision on a label that has become another one: it says nothing any more."""
         names = source.class_names
         if names[label] not in (known.given, decision.label):
@@ -107,7 +107,7 @@ class _Places:
             for index, row in enumerate(names.rows)
         }
 
-    def find(self, key: Key, known: Labels, run: Run) -> Place:
+    def find(self, key: Key, known: KnownSample, run: Run) -> Place:
         """Find where a sample is now."""
         place = self._index.get(Key(key.split if self._apart else "", key.row))
         if place is None or self._names[place.split].ids[place.position] != known.id:

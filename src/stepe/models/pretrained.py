@@ -72,18 +72,18 @@ def _picture_features(timm: Any, name: str) -> nn.Module:
     network: nn.Module = timm.create_model(name, pretrained=True, num_classes=0)
     usual = timm.data.resolve_model_data_config(network)
     mean, std = (torch.tensor(usual[part]).reshape(3, 1, 1) for part in ("mean", "std"))
-    return _Normalised(network, mean, std)
+    return _PictureFeatures(network, mean, std)
 
 
-class _Normalised(nn.Module):
-    """A network that takes bytes, and sees them as in its own training."""
+class _PictureFeatures(nn.Module):
+    """Gives the pooled features of a network of pictures, whose bytes it sees as in its own training."""
 
     def __init__(self, network: nn.Module, mean: Tensor, std: Tensor):
         super().__init__()
         self.network, self._mean, self._std = network, mean, std
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the pooled features of the network."""
+        """Return one row for each picture."""
         found: Tensor = self.network((x.float() / 255 - self._mean) / self._std)
         return found
 

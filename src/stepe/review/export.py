@@ -10,7 +10,7 @@ from xml.sax.saxutils import quoteattr
 
 from stepe.errors import InputError, RunError
 from stepe.files import inside, name_of_text, replacing, reporting, write_json, write_text
-from stepe.review.cleaned import Origin, find_origin
+from stepe.review.cleaned import Origin, Say, find_origin
 from stepe.review.edits import own_samples
 from stepe.run.folder import RunFolder
 from stepe.run.paths import Trust
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Item = dict[str, Any]
-Say = Callable[[str], None]
 
 
 def export(

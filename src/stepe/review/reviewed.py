@@ -26,26 +26,26 @@ MOST_DIGITS = 18
 """digits of a row's number, at most"""
 
 
-class Labels(NamedTuple):
-    """What a run says about a sample."""
+class KnownSample(NamedTuple):
+    """A sample as a run knows it."""
 
     id: str
     given: str
     suggested: str
 
 
-def known_labels(run: RunFolder) -> dict[Key, Labels]:
+def known_samples(run: RunFolder) -> dict[Key, KnownSample]:
     """Find the samples that can be decided on: those with a label."""
     samples = run.samples[run.samples["split"] != "unlabelled"]
     keys = zip(samples["split"], samples["row"].tolist(), strict=True)
     columns = zip(samples["id"], samples["given_label"], samples["suggested_label"], strict=True)
-    return {Key(*key): Labels(*values) for key, values in zip(keys, columns, strict=True)}
+    return {Key(*key): KnownSample(*values) for key, values in zip(keys, columns, strict=True)}
 
 
 def reviewed_text(run: RunFolder) -> str:
     """Write the decisions on a run as the text of a CSV file, by row; a spreadsheet runs nothing in it."""
     out = io.StringIO()
-    known = known_labels(run)
+    known = known_samples(run)
     # Ended by CRLF: a cell that holds one of the two is then quoted.
     table = csv.writer(out, lineterminator="\r\n")
     table.writerow(COLUMNS)
@@ -79,7 +79,7 @@ def apply_reviewed(run: RunFolder, path: Path) -> Counter[Verdict]:
 
 def read_reviewed(run: RunFolder, path: Path) -> list[Decision]:
     """Read the decisions of a file; refuse one that does not fit the run, naming the line."""
-    known, classes = known_labels(run), set(run.class_names)
+    known, classes = known_samples(run), set(run.class_names)
     found: dict[Key, tuple[Line, Decision]] = {}
     problems = []
     for line in _lines(path):
@@ -107,7 +107,7 @@ class Line:
     number: int
     cells: dict[str, str]
 
-    def decide(self, run: RunFolder, known: dict[Key, Labels], classes: set[str]) -> Decision | None:
+    def decide(self, run: RunFolder, known: dict[Key, KnownSample], classes: set[str]) -> Decision | None:
         """Return the decision in the line; ``None`` where it has no verdict."""
         said = self.cells["verdict"].strip().lower()
         if said in UNDECIDED:
@@ -138,7 +138,7 @@ class Line:
             raise InputError(f"the row is {text!r}; write a whole number, as issues.csv has it")
         return Key(self.cells["split"].strip() or "train", int(text))
 
-    def _label(self, verdict: str, sample: Labels) -> str | None:
+    def _label(self, verdict: str, sample: KnownSample) -> str | None:
         """Return the label that a verdict means; beside it, the column may be empty, but not say otherwise."""
         label = self.cells["label"]
         if verdict == "unsure":
