@@ -281,6 +281,7 @@ MISTAKES = {
         "clean digits --roh-max 0.2",
         "No such option: --roh-max; did you mean --rho-max?",
     ),
+    "option that resembles several": ("clean digits --lable kind", "--lable; did you mean --label or --relabel"),
     "command that resembles another": ("claen digits", "No such command 'claen'. Did you mean 'clean', 'cleaned'?"),
     "unknown command": ("wash digits", "No such command 'wash'"),
     "too many words": ("clean digits twice", "unexpected extra argument"),

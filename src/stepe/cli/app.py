@@ -23,6 +23,7 @@ from stepe.cli.report import report
 from stepe.cli.reproduce import reproduce
 from stepe.cli.review import review
 from stepe.errors import StepeError
+from stepe.options.check import resembling
 
 app = typer.Typer(
     name="stepe",
@@ -57,10 +58,11 @@ def main() -> NoReturn:
 
 
 def _name_neighbours(message: str) -> str:
-    """Ask for what an unknown option resembles as everywhere else: typer lists it."""
-    return re.sub(
-        r" \(Possible options?: (.+)\)$", lambda near: f"; did you mean {near[1].replace(', ', ' or ')}?", message
-    )
+    """Ask for what an unknown option resembles as everywhere else, the nearest first: typer lists it by the alphabet."""
+    listed = re.search(r"(--?[\w-]+) \(Possible options?: (.+)\)$", message)
+    if listed is None:
+        return message
+    return f"{message[: listed.end(1)]}; {resembling(listed[1], listed[2].split(', '))}"
 
 
 def _name_value(message: str) -> str:
