@@ -58,7 +58,7 @@ def main() -> NoReturn:
 
 
 def _name_neighbours(message: str) -> str:
-    """Ask for what an unknown option resembles as everywhere else, the nearest first: typer lists it by the alphabet."""
+    """Ask for what an unknown option resembles as everywhere else, the nearest first; typer sorts them."""
     listed = re.search(r"(--?[\w-]+) \(Possible options?: (.+)\)$", message)
     if listed is None:
         return message
