@@ -44,5 +44,5 @@ class Belief:
 
     @property
     def hardly_recognised(self) -> list[int]:
-        """The classes of which not all labels may be called wrong."""
+        """The classes with labels that may not all be called wrong."""
         return np.flatnonzero(self.recognised < 1).tolist()

@@ -1,7 +1,7 @@
 """From guesses to a belief about every label, in one pass of Bayes' rule.
 
-A guess says how likely each class is for a row whose own label had no say in it. Guesses that were learned from labels
-of which some are wrong are guesses of the *label*: the noise matrix is undone first. Then a class is as likely as the
+A guess says how likely each class is for a row whose own label had no say in it. Guesses that were learned from labels,
+some of them wrong, are guesses of the *label*: the noise matrix is undone first. Then a class is as likely as the
 guess says, times how often its labels go wrong in this way. How they go wrong is told by two matrices: the one that was
 counted, and one in which every wrong label is as likely as any other. The more surely the first explains the labels
 better than the second, the more it counts.

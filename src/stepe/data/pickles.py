@@ -51,7 +51,7 @@ class _StandIn:
 
 
 class _DtypeClass(_StandIn):
-    """In place of ``numpy.dtype``."""
+    """Stands in for ``numpy.dtype``."""
 
     __slots__ = ()
 
@@ -62,13 +62,13 @@ class _DtypeClass(_StandIn):
 
 
 class _ArrayClass(_StandIn):
-    """In place of ``numpy.ndarray``, which is only ever named, not called."""
+    """Stands in for ``numpy.ndarray``, which is only ever named, not called."""
 
     __slots__ = ()
 
 
 class _Reconstruct(_StandIn):
-    """In place of numpy's ``_reconstruct``: an array that its state is still to fill."""
+    """Stands in for numpy's ``_reconstruct``: an array that its state is still to fill."""
 
     __slots__ = ()
 
@@ -79,7 +79,7 @@ class _Reconstruct(_StandIn):
 
 
 class _Encode(_StandIn):
-    """In place of ``_codecs.encode``: how Python 3 writes bytes for Python 2. Other codecs run other code."""
+    """Stands in for ``_codecs.encode``: how Python 3 writes bytes for Python 2. Other codecs run other code."""
 
     __slots__ = ()
 
@@ -144,7 +144,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def _unzipped(data: bytes) -> bytes:
-    """The pickle in the zip file that ``torch.save`` writes, or the data itself."""
+    """Find the pickle in the zip file that ``torch.save`` writes, or return the data itself."""
     if not data.startswith(b"PK"):
         return data
     with zipfile.ZipFile(io.BytesIO(data)) as archive:

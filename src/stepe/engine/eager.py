@@ -244,7 +244,7 @@ class EagerEngine:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up a saved state, of whichever engine."""
+        """Take up the saved state of any engine."""
         # How an update is computed is this engine's choice, not that of the one that saved.
         groups = self.optimizer.param_groups
         ways = [{name: group[name] for name in WAYS_TO_UPDATE if name in group} for group in groups]

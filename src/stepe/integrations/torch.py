@@ -293,8 +293,8 @@ class StepE(Session):
         of them together.
 
         Args:
-            weights: one per sample: how likely it is drawn, as by a ``WeightedRandomSampler``, of which an existing
-                one may be given as ``sampler=``. Dropped samples are not drawn.
+            weights: one per sample: how likely it is drawn, as by a ``WeightedRandomSampler``; an existing one may
+                be given as ``sampler=``. Dropped samples are not drawn.
         """
         weights, options = take_weights(weights, options)
         if options.get("num_workers", 0) > 0:

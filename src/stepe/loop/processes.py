@@ -97,7 +97,7 @@ class Ranks:
         return tuple(self.gather(each, sizes) for each in (values, *more))
 
     def exchange(self, columns: Sequence[Tensor], parts: Sequence[Tensor]) -> None:
-        """Complete per-sample columns, of which each rank has written the rows of its own ``parts`` (of indices)."""
+        """Complete per-sample columns: each rank has written the rows of its own ``parts`` (of indices)."""
         if not self.grouped or not columns:
             return
         index = torch.cat(list(parts))

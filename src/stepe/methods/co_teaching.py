@@ -1,4 +1,4 @@
-"""Co-teaching: two networks, each of which trains on the samples of a batch that the other finds easy.
+"""Co-teaching: two networks, and each trains on the samples of a batch that the other finds easy.
 
 Han et al., *Co-teaching: Robust Training of Deep Neural Networks with Extremely Noisy Labels*, 2018, Algorithm 1. A
 network that chooses for itself confirms its own mistakes; two that started differently make different ones.

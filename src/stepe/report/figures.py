@@ -80,7 +80,7 @@ SMALLEST_LOSS = 1e-4
 
 @dataclass(frozen=True)
 class Stop:
-    """What a chart says at one place."""
+    """A reading of a chart at one place."""
 
     x: float
     """the place in the units of the axis"""

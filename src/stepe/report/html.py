@@ -82,7 +82,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Health:
-    """How a class, or a group, of training samples fared."""
+    """The counts of flags and drops in a class, or a group, of training samples."""
 
     name: str
     number: int
@@ -338,7 +338,7 @@ def classes(run: "RunFolder") -> list[Health]:
 
 
 def groups(run: "RunFolder") -> list[Health]:
-    """List the groups that were named, those of which most is dropped first."""
+    """List the groups that were named, those with the largest share of drops first."""
     samples = run.samples
     if "group" not in samples.columns:
         return []

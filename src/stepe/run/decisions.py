@@ -83,7 +83,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Decision:
-    """What somebody says about one label."""
+    """A person's word on one label."""
 
     split: str
     row: int

@@ -9,7 +9,7 @@ from stepe.run.folder import RunFolder
 
 @dataclass(frozen=True)
 class Explanation:
-    """What happened to a sample, and what the model makes of it."""
+    """The history of a sample, and what the model makes of it."""
 
     sample: dict[str, Any]
     """its row of samples.parquet"""

@@ -109,7 +109,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """What a method says of itself."""
+    """A method's description of itself."""
 
     summary: str = ""
     """the method in a line"""
@@ -141,7 +141,7 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What ``config.json`` holds, which is written when a run begins."""
+    """The content of ``config.json``, which is written when a run begins."""
 
     format: int = FORMAT
     options: dict[str, Any] = field(default_factory=dict)
@@ -211,10 +211,10 @@ class ProbeFacts:
 
 @dataclass(frozen=True)
 class NoiseFound:
-    """How well the wrong labels were found, where they are known."""
+    """The quality of the flags and drops, where the wrong labels are known."""
 
     noisy: int
-    """how many there are"""
+    """how many labels are wrong"""
     auroc: float | None
     """the AUROC of the scores; ``None`` where no label is wrong, or all are"""
     dropped: Detection
@@ -241,7 +241,7 @@ class Summary:
     noise_rate: Rate | None = None
     """how many labels are wrong, where that was found out"""
     hardly_recognised: tuple[int, ...] = ()
-    """classes of which not all labels may be called wrong"""
+    """classes with labels that may not all be called wrong"""
     test_loss: float | None = None
     """this and the next two are measured on held-out samples, where there are any"""
     test_accuracy: float | None = None

@@ -54,7 +54,7 @@ class RunDetails:
     previews: Callable[[list[int]], list[Preview]] | None = None
     """indices of training samples -> what people are shown of them"""
     pictured: bool = False
-    """whether the samples are pictures, of which fewer are stored than of texts"""
+    """whether the samples are pictures: fewer of them are stored than of texts"""
     unlabelled: Tensor | None = None
     """samples without a label, which the finished model predicts"""
     unlabelled_names: Names | None = None

@@ -1,4 +1,4 @@
-"""The session: what every training shares, whoever owns its loop. It begins each epoch, ends it, and keeps the history.
+"""The session: what every training shares, in any loop. It begins each epoch, ends it, and keeps the history.
 
 A loop asks :meth:`Session.wants_probe`, hands what it saw to :meth:`Session.observe`, trains on the plan that
 :meth:`Session.begin_epoch` gives, and calls :meth:`Session.end_epoch`. After the last epoch it probes once more.

@@ -1,7 +1,8 @@
 """How often each class really occurs, and a guess that agrees with it.
 
-A network that trains on labels of which some classes took too many guesses those too often. Where it is known how often
-classes occur, its guesses can be put right: divided by how often they say each class, times how often it occurs.
+Where wrong labels name some classes too often, a network that trains on them guesses these too often. Where it is known
+how often classes occur, its guesses can be put right: divided by how often they say each class, times how often it
+occurs.
 """
 
 from collections.abc import Sequence

@@ -26,7 +26,7 @@ from stepe.training.judging.folds import Answer, Dealt
 
 
 class CrossFittedProber(Prober):
-    """Has each sample judged by one network of every split, none of which trains on it."""
+    """Has each sample judged by networks that do not train on it, one of every split."""
 
     def __init__(self, engines: Sequence[EagerEngine], dealt: Dealt):
         self.engines, self.dealt = engines, dealt

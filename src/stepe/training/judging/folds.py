@@ -90,7 +90,7 @@ class Dealt:
 
 @dataclass(frozen=True)
 class Views:
-    """What judges say of every sample, none of which trained on it."""
+    """The guesses about every sample by judges that did not train on it."""
 
     probability: Tensor
     """n x classes, the mean over the splits"""
