@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from stepe.cli.cleaned import mode_of
 from stepe.cli.messages import print_note
@@ -38,7 +37,6 @@ def apply(
     opened = open_run(run)
     count = apply_reviewed(opened, reviewed)
     told = ", ".join(f"{count[verdict]} {verdict}" for verdict in VERDICTS if count[verdict])
-    console = Console(stderr=True, emoji=False)
-    console.print(f"{count.total()} decisions: {told or 'none'}", highlight=False, soft_wrap=True)
+    print_note(f"{count.total()} decisions: {told or 'none'}")
     trust = trust_or_ask(trust_paths)
     typer.echo(str(write_cleaned(open_run(run), mode, out=out, trust_paths=trust, say=print_note)))

@@ -14,5 +14,5 @@ class Plain(Method):
     summary: ClassVar[str] = "all samples, no cleaning (the paper's baseline)"
 
     def wants_probe(self, epoch: int) -> bool:
-        """Ask never."""
+        """Ask for none."""
         return False

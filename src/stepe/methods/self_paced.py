@@ -28,7 +28,7 @@ class SelfPaced(Method):
         return self.keep_start + (1 - self.keep_start) * progress
 
     def wants_probe(self, epoch: int) -> bool:
-        """Ask always."""
+        """Ask before every epoch."""
         return True
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
