@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from stepe.beliefs.believe import STEPS, SURE, TINY, believe
+from stepe.beliefs.believe import STEPS, SURE, TINY, believe, rate_with_range
 from stepe.beliefs.noise_model import NoiseModel, undone
 
 SIGNAL = 3
@@ -91,3 +91,20 @@ def test_a_guess_of_nothing_leaves_labels_as_they_are():
     labels = np.random.default_rng(5).integers(0, 4, 500)
     found = believe(labels, [np.full((500, 4), 0.25)])
     assert not (found.p_right < 0.25).any()
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.2, 0.3])
+@pytest.mark.parametrize("asymmetric", [False, True])
+def test_the_range_of_the_rate_holds_the_truth(rate, asymmetric):
+    truth, labels, noisy, true = planted(6, rate=rate, asymmetric=asymmetric)
+    found = rate_with_range(labels, [noisy, true, true])
+    assert found.low <= (truth != labels).mean() <= found.high
+    assert found.low < found.rate < found.high < found.low + 0.2
+
+
+def test_where_nothing_is_wrong_the_range_begins_at_nothing():
+    _, _, _, true = planted(7)
+    drawn = np.array([np.random.default_rng(row).choice(5, p=guess) for row, guess in enumerate(true)])
+    found = rate_with_range(drawn, [true, true, true])
+    assert found.low == 0
+    assert found.high < 0.15

@@ -14,11 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from stepe.beliefs.noise_model import Floats, Labels, NoiseModel, undone
+from stepe.beliefs.rate import Rate
 
 STEPS = 5
 """in which the noise is undone where there is one look; every further look undoes some of it by itself"""
 SURE, STEEP = 3.0, 3.0
 """the counted matrix counts half where it explains labels better by so many standard errors, and how fast it gains"""
+SWAY = 0.25
+"""nobody can say how much a label says for itself but so much: the range of the rate comes from both ends"""
+BESIDE = 0.02
+"""and may be wrong by so much for other reasons"""
+SMALLEST = 1e-3
+"""variance of a label's being wrong, at least: few labels never tell that none is"""
 TINY = 1e-9
 
 
@@ -78,6 +85,25 @@ def believe(
     posterior[rows, labels] = -1
     suggestion = posterior.argmax(1)
     return Believed(p_right, suggestion, posterior[rows, suggestion], last.matrix, structure)
+
+
+def rate_with_range(
+    labels: Labels,
+    looks: Sequence[Floats],
+    *,
+    evidence: float = 1.0,
+    trusted: npt.NDArray[np.bool_] | None = None,
+) -> Rate:
+    """Estimate the share of wrong labels, with a range for what the estimate stands on.
+
+    The range holds the estimates at both ends of the evidence, and those after fewer looks, widened by chance. Where it
+    begins at 0, it may be that nothing is wrong.
+    """
+    rates = [believe(labels, looks, evidence=evidence + sway, trusted=trusted).rate for sway in (0, -SWAY, SWAY)]
+    rates += [believe(labels, looks[:-1], evidence=evidence, trusted=trusted).rate] * (len(looks) > 1)
+    rate = rates[0]
+    beside = float(np.sqrt(max(rate * (1 - rate), SMALLEST) / len(labels))) + BESIDE
+    return Rate(rate, max(0.0, min(rates) - beside), min(1.0, max(rates) + beside))
 
 
 def _posterior(guess: Floats, of_label: Floats, evidence: float) -> Floats:
