@@ -93,7 +93,7 @@ def test_a_guess_of_nothing_leaves_labels_as_they_are():
     assert not (found.p_right < 0.25).any()
 
 
-@pytest.mark.parametrize("rate", [0.05, 0.2, 0.3])
+@pytest.mark.parametrize("rate", [0.05, 0.2])
 @pytest.mark.parametrize("asymmetric", [False, True])
 def test_the_range_of_the_rate_holds_the_truth(rate, asymmetric):
     truth, labels, noisy, true = planted(6, rate=rate, asymmetric=asymmetric)
