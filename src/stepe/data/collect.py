@@ -340,7 +340,7 @@ def _picture_cells(values: "pd.Series[Any]", folder: Path | None, name: str) -> 
 
 
 def number_labels(labels: Sequence[str], name: str) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """Name the classes in order, and number each label (-1: none); refuse what cannot be classes."""
+    """Name the classes in order, and give each label its number (-1: none); refuse what cannot be classes."""
     counts = Counter(label for label in labels if label)
     if not counts:
         raise InputError(f"no row of {name} has a label; at least two classes are needed")
@@ -401,7 +401,7 @@ def csv_text(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
 
 
 def group_numbers(groups: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Number groups in the order of their names."""
+    """Give groups numbers, in the order of their names."""
     return np.unique(np.asarray(groups, dtype=str), return_inverse=True)[1].astype(np.int64)
 
 

@@ -268,7 +268,7 @@ def from_collection(
     fit: FitEncoder = fit_encoder,
     held_out: Collection | None = None,
 ) -> Source:
-    """Number the labels, hold some samples out, and encode all with what is fitted on the rest."""
+    """Give labels numbers, hold some samples out, and encode all with what is fitted on the rest."""
     layout = layout or Layout()
     class_names, numbers = number_labels(collection.labels, collection.name)
     labelled = np.flatnonzero(numbers >= 0)

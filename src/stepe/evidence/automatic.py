@@ -59,7 +59,7 @@ class Automatic:
         return self.finds_warmup and epoch >= SHORTEST_WARMUP and self.stalled >= PATIENCE
 
     def rate(self, ledger: Ledger, labels: Tensor, *, refined: bool = False) -> Rate:
-        """The share of wrong labels: what was learned of it, or else what the ledger says now."""
+        """Return the share of wrong labels: what was learned of it, or else what the ledger says now."""
         return self._estimated(ledger, labels, refined=refined) if self.estimate is None else self.estimate
 
     def learn(self, ledger: Ledger, labels: Tensor, *, refined: bool = False) -> Rate:

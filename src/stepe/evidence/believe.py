@@ -149,7 +149,7 @@ def _percentile_trust(loss: Tensor) -> Tensor:
 
 
 def _suggested(prediction: Tensor | None, confidence: Tensor | None, n: int) -> dict[str, npt.NDArray[Any]]:
-    """A suggestion and its confidence; logits that are not finite suggest nothing."""
+    """Return a suggestion and its confidence; logits that are not finite suggest nothing."""
     nobody = torch.full((n,), -1, dtype=torch.int64)
     if prediction is None:
         return {"suggestion": _array(nobody), "confidence": np.full(n, np.nan)}

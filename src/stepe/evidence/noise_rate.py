@@ -32,7 +32,7 @@ the second they can"""
 
 
 def rho_max_from_rate(rate: float) -> float:
-    """The paper's rule: ``min(0.5, rate + 0.05)``.
+    """Follow the paper's rule: ``min(0.5, rate + 0.05)``.
 
     >>> rho_max_from_rate(0.4)
     0.45
@@ -63,7 +63,7 @@ def resolve_rho_max(
 
 
 def has_learned(agreed: float, labels: Tensor) -> bool:
-    """Whether a model that agrees with so many labels knows more than which class is the largest."""
+    """Say whether a model that agrees with so many labels knows more than which class is the largest."""
     largest = float(torch.bincount(labels).max() / len(labels))
     return agreed >= largest + LEARNED * (1 - largest)
 
@@ -90,7 +90,7 @@ def deniable_share(guess: Tensor, labels: Tensor) -> Tensor:
 def estimate_rate(
     guess: Tensor, labels: Tensor, *, unsure: float | None = None, doubt: float | None = None, leaning: bool = False
 ) -> Rate:
-    """The share of wrong labels, from guesses (n x classes) of models that have not learned them by heart.
+    """Estimate the share of wrong labels, from guesses (n x classes) of models that have not learned them by heart.
 
     The confident joint (Northcutt et al., 2021): a label counts as contradicted where another class is as likely as
     it typically is among the samples that carry its name. A model's own mistakes pass for noise, and nothing in the
@@ -159,7 +159,7 @@ def _knowledge(guess: Tensor, labels: Tensor) -> float:
 
 
 def confident_joint(guess: Tensor, labels: Tensor) -> Tensor:
-    """How many samples of given class i are confidently of class j (classes x classes).
+    """Count how many samples of given class i are confidently of class j (classes x classes).
 
     >>> confident_joint(torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9]]), torch.tensor([0, 0, 1]))
     tensor([[1., 0.],

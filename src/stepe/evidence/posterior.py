@@ -42,7 +42,7 @@ def posterior(guess: Tensor, labels: Tensor, noise: Rate) -> Tensor:
 
 
 def with_evidence(guess: Tensor, labels: Tensor, noise: Rate) -> tuple[Tensor, Tensor]:
-    """The posterior, and how likely the label was to be seen, P(label | input), right or wrong."""
+    """Return the posterior, and how likely the label was to be seen, P(label | input), right or wrong."""
     if noise.is_beyond_belief:
         return guess.float(), of_labels(guess.float(), labels)
     labels = labels.to(guess.device)
@@ -53,7 +53,7 @@ def with_evidence(guess: Tensor, labels: Tensor, noise: Rate) -> tuple[Tensor, T
 
 
 def of_labels(likely: Tensor, labels: Tensor) -> Tensor:
-    """How likely each sample's own label is."""
+    """Return how likely each sample's own label is."""
     return likely.gather(1, labels.to(likely.device)[:, None]).squeeze(1)
 
 

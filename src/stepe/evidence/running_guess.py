@@ -44,7 +44,7 @@ class RunningGuess:
             ledger.remember("shows", telling(ledger["guess"], self.task.labels), memory)
 
     def of(self, ledger: Ledger) -> Tensor:
-        """The probability of every class for every sample (n x classes)."""
+        """Return the probability of every class for every sample (n x classes)."""
         return self.align(ledger["guess"].float())
 
     def learn_rate(self, ledger: Ledger) -> Rate:
@@ -52,7 +52,7 @@ class RunningGuess:
         return self.automatic.learn(ledger, self.task.labels, refined=self.leans)
 
     def rate(self, ledger: Ledger) -> Rate | None:
-        """The known rate, or the estimate; ``None`` where neither says anything."""
+        """Return the known rate, or the estimate; ``None`` where neither says anything."""
         found, known = self.automatic.rate(ledger, self.task.labels, refined=self.leans), self.task.noise_rate
         if self.automatic.finds_rate:
             return found
@@ -61,7 +61,7 @@ class RunningGuess:
         return None if found.is_unknown else found
 
     def scores(self, ledger: Ledger, *, by_posterior: bool) -> Tensor:
-        """How unlikely each label is: minus the logarithm of its probability."""
+        """Score how unlikely each label is: minus the logarithm of its probability."""
         guess = self.of(ledger)
         if by_posterior:
             right = self._right(*with_evidence(guess, self.task.labels, self.rate(ledger) or UNKNOWN), ledger)
@@ -83,7 +83,7 @@ class RunningGuess:
         return Posterior(rate, likely.to(ledger.device), right.to(ledger.device), self.shows(ledger))
 
     def beyond_doubt(self, scores: Tensor, recognised: Tensor) -> Tensor:
-        """Which samples the guess cannot call wrong."""
+        """Say which samples the guess cannot call wrong."""
         return beyond_doubt(scores, recognised, self.task.labels)
 
     def shows(self, ledger: Ledger) -> Tensor | None:
@@ -91,7 +91,7 @@ class RunningGuess:
         return ledger["shows"].nan_to_num(nan=1.0) if "shows" in ledger.columns else None
 
     def probability_given(self, guess: Tensor, ledger: Ledger) -> Tensor:
-        """The probability of each sample's label, by the guess."""
+        """Return the probability of each sample's label, by the guess."""
         return self._right(guess, of_labels(guess, self.task.labels), ledger)
 
     def _right(self, likely: Tensor, evidence: Tensor, ledger: Ledger) -> Tensor:

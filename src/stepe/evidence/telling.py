@@ -60,7 +60,7 @@ def telling(guess: Tensor, labels: Tensor) -> Tensor:
 
 
 def entropy(guess: Tensor) -> Tensor:
-    """How unsure each guess is, from 0 to 1.
+    """Measure how unsure each guess is, from 0 to 1.
 
     >>> entropy(torch.tensor([[1.0, 0.0], [0.5, 0.5]]))
     tensor([0., 1.])
@@ -70,7 +70,7 @@ def entropy(guess: Tensor) -> Tensor:
 
 
 def _falling(values: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """The closest numbers that never rise, and the block of equal ones that each belongs to."""
+    """Find the closest numbers that never rise, and the block of equal ones that each belongs to."""
     from sklearn.isotonic import isotonic_regression  # needs more than torch and numpy
 
     fitted = isotonic_regression(values.numpy(), sample_weight=weight.numpy(), increasing=False)

@@ -90,7 +90,7 @@ def _as_dense(x: Any) -> Floats:
 
 
 def _says(name: str) -> Any:
-    """A method that the network has, and another estimator if it has it itself."""
+    """Offer a method that the network has, and another estimator if it has it itself."""
 
     def has(self: "StepEClassifier") -> bool:
         inner = getattr(self, "estimator_", self.estimator)

@@ -67,7 +67,7 @@ class Setting:
 
 
 def measure(setting: Setting, show: Callable[[Speed], None] = lambda speed: None) -> dict[str, object]:
-    """All that was asked for, as JSON values."""
+    """Measure all that was asked for, as JSON values."""
     peak = peak_tflops(setting.device)
     rows = []
     for stem in setting.stems:
@@ -89,7 +89,7 @@ COLUMNS = ("stem", "engine", "runs", "ms/step", "s/epoch", "probe s", "TFLOP/s",
 
 
 def cells(speed: Speed) -> list[str]:
-    """A row under ``COLUMNS``."""
+    """Write a row under ``COLUMNS``."""
     return [
         speed.stem,
         speed.engine,
@@ -103,7 +103,7 @@ def cells(speed: Speed) -> list[str]:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """Rows of a result file as the table that documents show."""
+    """Write rows of a result file as the table that documents show."""
     lines = [COLUMNS, ["---", "---", *["--:"] * (len(COLUMNS) - 2)], *(cells(Speed(**row)) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -196,7 +196,7 @@ def _probe_seconds(training: Training) -> float:
 
 
 def flops_per_sample(stem: Stem) -> float:
-    """Floating point operations of training on one picture: forward and backward, counted, not estimated."""
+    """Count the floating point operations of training on one picture: forward and backward."""
     model = resnet18(CLASSES, stem=stem)
     with FlopCounterMode(display=False) as counter:
         model(torch.zeros(2, 3, SIDE, SIDE)).sum().backward()
@@ -204,7 +204,7 @@ def flops_per_sample(stem: Stem) -> float:
 
 
 def peak_tflops(device: torch.device) -> float:
-    """What a large matrix product reaches here: the floor is the time at this rate."""
+    """Measure what a large matrix product reaches here: the floor is the time at this rate."""
     size, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     best = float("inf")

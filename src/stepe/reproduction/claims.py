@@ -104,12 +104,12 @@ def claim(statement: str) -> Callable[[Test], Test]:
 
 
 def read_measured(results: Path) -> Measured:
-    """The result files of the paper's experiments, and that of the digits one folder above."""
+    """Read the result files of the paper's experiments, and that of the digits one folder above."""
     return Measured(read_runs(results), read_json(results.parent / "digits.json").get("rows", []))
 
 
 def claims_table(results: Path) -> Table:
-    """Every claim with its verdict."""
+    """Put every claim beside its verdict."""
     measured = read_measured(results)
     rows = []
     for each in CLAIMS:
@@ -139,7 +139,7 @@ def write_claims(results: Path, out: Path) -> list[Path]:
 
 @claim("Step-E improves test accuracy on CIFAR-100N by over seven points over standard training")
 def gains_over_seven_points(measured: Measured) -> Finding:
-    """Mean gain over the baseline above 7 points."""
+    """Ask for a mean gain over the baseline above 7 points."""
     gain = mean_gain(by_seed(measured.runs, "step-e"), by_seed(measured.runs, "baseline"))
     if gain is None:
         return _missing("Step-E and baseline on CIFAR-100N")
@@ -149,7 +149,7 @@ def gains_over_seven_points(measured: Measured) -> Finding:
 
 @claim("It clearly outperforms truncation, self-paced learning and one-shot filtering, with better noise detection")
 def beats_the_other_methods(measured: Measured) -> Finding:
-    """Highest mean accuracy, F1 and AUROC of the four."""
+    """Ask for the highest mean accuracy, F1 and AUROC of the four."""
     metrics: dict[Metric, str] = {"test_accuracy": "accuracy", "noise_f1": "F1", "noise_auroc": "AUROC"}
     wins, said = [], []
     for metric, name in metrics.items():
@@ -167,7 +167,7 @@ def beats_the_other_methods(measured: Measured) -> Finding:
 
 @claim("Truncation remains near chance")
 def truncation_is_near_chance(measured: Measured) -> Finding:
-    """Mean accuracy at most twice the 1% of guessing."""
+    """Ask for a mean accuracy of at most twice the 1% of guessing."""
     accuracy = _average(measured, "truncation", "test_accuracy")
     if accuracy is None:
         return _missing("truncation on CIFAR-100N")
@@ -177,7 +177,7 @@ def truncation_is_near_chance(measured: Measured) -> Finding:
 
 @claim("Step-E dominates the baseline throughout training")
 def dominates_throughout(measured: Measured) -> Finding:
-    """Mean test accuracy above the baseline's in every epoch; in the warm-up the two are the same training."""
+    """Ask for a mean test accuracy above the baseline's in every epoch; in the warm-up both train alike."""
     leads = _leads(measured)
     if not leads:
         return _missing("Step-E and baseline by epoch on CIFAR-100N")
@@ -186,7 +186,7 @@ def dominates_throughout(measured: Measured) -> Finding:
 
 @claim("The same, after the warm-up")
 def dominates_once_it_drops(measured: Measured) -> Finding:
-    """Above the baseline's in every epoch from the first in which a sample is dropped."""
+    """Ask for more than the baseline in every epoch from the first in which a sample is dropped."""
     first = _first_drop(measured)
     leads = {epoch: lead for epoch, lead in _leads(measured).items() if first is not None and epoch >= first}
     if not leads:
@@ -201,7 +201,7 @@ def dominates_once_it_drops(measured: Measured) -> Finding:
 
 @claim("Precision quickly rises to 80–90% and then slowly decreases")
 def precision_rises_then_falls(measured: Measured) -> Finding:
-    """The peak, rounded, lies between 80 and 90%, and the last epoch is lower."""
+    """Ask that the peak, rounded, lies between 80 and 90%, and the last epoch is lower."""
     values = _ramp(measured, lambda row: row["precision"])
     if len(values) < 2:
         return _missing(f"Step-E by epoch, seed {FIGURE_SEED}")
@@ -213,7 +213,7 @@ def precision_rises_then_falls(measured: Measured) -> Finding:
 
 @claim("Recall increases nearly linearly to about 77%")
 def recall_grows(measured: Measured) -> Finding:
-    """It ends within 2 points of 77%, and a straight line explains at least 95% of its variance."""
+    """Ask that it ends within 2 points of 77%, and a straight line explains at least 95% of its variance."""
     values = _ramp(measured, lambda row: row["recall"])
     if len(values) < 3 or len(set(values.values())) == 1:
         return _missing(f"Step-E by epoch, seed {FIGURE_SEED}")
@@ -225,7 +225,7 @@ def recall_grows(measured: Measured) -> Finding:
 
 @claim("F1 stabilizes above 70%")
 def f1_stays_above_70(measured: Measured) -> Finding:
-    """Once above 70% it stays there to the end."""
+    """Ask that it stays above 70% to the end, once it is."""
     values = _ramp(measured, lambda row: row["f1"])
     if not values:
         return _missing(f"Step-E by epoch, seed {FIGURE_SEED}")
@@ -242,7 +242,7 @@ def f1_stays_above_70(measured: Measured) -> Finding:
 
 @claim(f"Step-E's overhead is {signed(NOISE['step-e'].overhead)}% of the baseline's time per epoch")
 def costs_what_the_paper_pays(measured: Measured) -> Finding:
-    """Ours within 5 points of it."""
+    """Ask for ours within 5 points of it."""
     seconds = [_average(measured, method, "seconds_per_epoch") for method in ("step-e", "baseline")]
     extra = overhead(*seconds)
     if extra is None or seconds[0] is None or seconds[1] is None:
@@ -257,7 +257,7 @@ def costs_what_the_paper_pays(measured: Measured) -> Finding:
 
 @claim("On CIFAR-10N Step-E closes most of the remaining gap to the oracle")
 def closes_most_of_the_gap(measured: Measured) -> Finding:
-    """More than half of the gap between baseline and oracle, in mean test accuracy."""
+    """Ask for more than half of the gap between baseline and oracle, in mean test accuracy."""
     settings = {method: cifar10n_runs(measured.runs, method, "aggre") for method in CIFAR10N}
     shared = sorted(set.intersection(*(set(setting) for setting in settings.values())))
     levels = {
@@ -277,7 +277,7 @@ def closes_most_of_the_gap(measured: Measured) -> Finding:
 
 @claim("It is applicable to feature outliers: finding them (claimed, not tested there)")
 def finds_feature_outliers(measured: Measured) -> Finding:
-    """F1 of the dropped set above what dropping at random can reach, and AUROC above 0.5."""
+    """Ask for an F1 of the drops above what dropping at random can reach, and an AUROC above 0.5."""
     rows = [row for row in measured.digits if row["noise"] == OUTLIERS and row["method"] == "step-e"]
     f1 = mean([row["dropped_f1"] for row in rows if row["dropped_f1"] is not None])
     auroc = mean([row["auroc"] for row in rows if row["auroc"] is not None])
@@ -289,7 +289,7 @@ def finds_feature_outliers(measured: Measured) -> Finding:
 
 @claim("It is applicable to feature outliers: learning despite them (claimed, not tested there)")
 def gains_under_feature_outliers(measured: Measured) -> Finding:
-    """More accurate than plain training by more than two standard errors over seeds."""
+    """Ask for more accuracy than plain training has, by more than two standard errors over seeds."""
     accuracies = {
         method: {
             row["seed"]: 100 * row["accuracy"]
@@ -319,7 +319,7 @@ THEORY_TESTS = (
 
 @claim("With separated losses the optimum of the objective is the clean subset, for any rho_max at or above the rate")
 def separated_losses_give_the_clean_subset(measured: Measured) -> Finding:
-    """The global minimum over the gates, at the ideal parameters."""
+    """Find the global minimum over the gates, at the ideal parameters."""
     condition = (
         "if rho_max equals the noise rate, or a keep reward lies between the clean and the noisy losses; otherwise "
         "clean samples are dropped too"
@@ -341,20 +341,20 @@ def _average(measured: Measured, method: str, metric: Metric) -> float | None:
 
 
 def _ramp(measured: Measured, value: Callable[[Epoch], float | None]) -> dict[int, float]:
-    """A share by epoch, while Step-E drops anything, of the run that the paper's figure shows."""
+    """Return a share by epoch, while Step-E drops anything, of the run that the paper's figure shows."""
     run = by_seed(measured.runs, "step-e").get(FIGURE_SEED)
     rows = run["history"] if run else []
     return {row["epoch"]: share for row in rows if row["dropped"] and (share := value(row)) is not None}
 
 
 def _first_drop(measured: Measured) -> int | None:
-    """The first epoch in which any run of Step-E drops a sample."""
+    """Find the first epoch in which any run of Step-E drops a sample."""
     runs = by_seed(measured.runs, "step-e").values()
     return min((row["epoch"] for run in runs for row in run["history"] if row["dropped"]), default=None)
 
 
 def _leads(measured: Measured) -> dict[int, float]:
-    """Mean lead of Step-E over the baseline by epoch, over the seeds and in the epochs that both have."""
+    """Average the lead of Step-E over the baseline by epoch, over the seeds and in the epochs that both have."""
     ours, baseline = by_seed(measured.runs, "step-e"), by_seed(measured.runs, "baseline")
     leads: dict[int, list[float]] = {}
     shared = ours.keys() & baseline.keys()
@@ -384,6 +384,6 @@ def _share_of_gap(levels: Mapping[str, float | None]) -> float | None:
 
 
 def _random_f1() -> float:
-    """The best F1 of a drop that knows nothing: dropping everything, whose precision is the rate and recall 1."""
+    """Return the best F1 of a drop that knows nothing: dropping all, with the rate as precision and recall 1."""
     rate = float(OUTLIERS.partition(":")[2])
     return 2 * rate / (1 + rate)

@@ -33,14 +33,14 @@ PIXELS_PER_INCH = 200
 
 @styled
 def convergence(runs: Sequence[MeasuredRun]) -> Figure | None:
-    """Figure 1: test accuracy by epoch of all methods on CIFAR-100N, one seed."""
+    """Draw Figure 1: test accuracy by epoch of all methods on CIFAR-100N, one seed."""
     settings = {method: by_seed(runs, method) for method in METHOD_TITLES}
     return _accuracy_of_one_seed(settings, "CIFAR-100N")
 
 
 @styled
 def dynamics(runs: Sequence[MeasuredRun]) -> Figure | None:
-    """Figure 2: how much Step-E keeps and drops, and how well it finds the noise, by epoch; one seed."""
+    """Draw Figure 2: how much Step-E keeps and drops, and how well it finds the noise, by epoch; one seed."""
     mine = by_seed(runs, "step-e")
     history = mine[seed]["history"] if (seed := _shown_seed([mine])) is not None else []
     if not history:
@@ -60,7 +60,7 @@ def dynamics(runs: Sequence[MeasuredRun]) -> Figure | None:
 
 @styled
 def seed_band(runs: Sequence[MeasuredRun]) -> Figure | None:
-    """Figure 3: test accuracy of baseline and Step-E on CIFAR-100N, mean and sample deviation over seeds."""
+    """Draw Figure 3: test accuracy of baseline and Step-E on CIFAR-100N, mean and sample deviation over seeds."""
     curves = {method: _over_seeds(list(by_seed(runs, method).values())) for method in ("baseline", "step-e")}
     if not any(curves.values()):
         return None
@@ -76,7 +76,7 @@ def seed_band(runs: Sequence[MeasuredRun]) -> Figure | None:
 
 @styled
 def cifar10n(runs: Sequence[MeasuredRun]) -> Figure | None:
-    """Figure 4: test accuracy by epoch of baseline, Step-E and oracle on CIFAR-10N (aggre), one seed."""
+    """Draw Figure 4: test accuracy by epoch of baseline, Step-E and oracle on CIFAR-10N (aggre), one seed."""
     settings = {method: cifar10n_runs(runs, method, "aggre") for method in ("baseline", "step-e", "oracle")}
     return _accuracy_of_one_seed(settings, "CIFAR-10N (aggre)", skip_the_climb=True)
 
@@ -97,7 +97,7 @@ def write_figures(results: Path, out: Path) -> list[Path]:
 
 
 def _write(figure: Figure, name: str, out: Path) -> list[Path]:
-    """Both files, the same bytes each time: no date, no version, ids that do not depend on chance."""
+    """Write both files, the same bytes each time: no date, no version, ids that do not depend on chance."""
     folder = out / "figures"
     with reporting(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def _accuracy_of_one_seed(
 
 
 def _shown_seed(settings: Collection[dict[int, MeasuredRun]]) -> int | None:
-    """The paper's seed, or the first there is, of runs that have a history."""
+    """Choose the paper's seed, or the first there is, of runs that have a history."""
     seeds = {seed for setting in settings for seed, run in setting.items() if run["history"]}
     return FIGURE_SEED if FIGURE_SEED in seeds else min(seeds, default=None)
 

@@ -63,12 +63,12 @@ class Cell:
         return self.file == "cifar100n" and self.seed == TIMED_SEED and self.variant is None
 
     def lasting(self, epochs: int) -> "Cell":
-        """The same for another number of epochs, of which the warm-up keeps its share."""
+        """Return the same for another number of epochs; the warm-up keeps its share."""
         warmup = None if self.warmup is None else max(1, self.warmup * epochs // self.epochs)
         return replace(self, epochs=epochs, warmup=warmup)
 
     def describe(self) -> dict[str, Any]:
-        """What identifies the run in a result file."""
+        """Return what identifies the run in a result file."""
         return {name: getattr(self, name) for name in IDENTITY}
 
 
@@ -89,12 +89,12 @@ VARIANTS: list[tuple[str, str, dict[str, Any]]] = [
 
 
 def cifar100n(seeds: tuple[int, ...] = SEEDS) -> list[Cell]:
-    """The main table, noise detection and overhead, and the per-seed table."""
+    """List the runs of the main table, noise detection and overhead, and the per-seed table."""
     return [Cell("cifar100n", "cifar100n", "noisy", method, seed) for method in METHODS for seed in seeds]
 
 
 def cifar10n(seeds: tuple[int, ...] = SEEDS) -> list[Cell]:
-    """The appendix's table and curves, and two label sets that the paper does not have."""
+    """List the runs of the appendix's table and curves, and of two label sets that the paper does not have."""
     main = [("aggre", seed) for seed in seeds]
     more = [("worst", TIMED_SEED), ("rand1", TIMED_SEED)] if TIMED_SEED in seeds else []
     return [
@@ -107,7 +107,7 @@ def cifar10n(seeds: tuple[int, ...] = SEEDS) -> list[Cell]:
 
 
 def sensitivity() -> list[Cell]:
-    """Step-E's settings, one at a time, and the alternatives of what the paper leaves open."""
+    """List the runs of Step-E's settings, one at a time, and of what the paper leaves open."""
     return [
         Cell("sensitivity", "cifar100n", "noisy", method, TIMED_SEED, variant=variant, **changed)
         for method, variant, changed in VARIANTS
@@ -115,5 +115,5 @@ def sensitivity() -> list[Cell]:
 
 
 def cifar_stem() -> list[Cell]:
-    """The main table with the stem that CIFAR networks usually have."""
+    """List the runs of the main table with the stem that CIFAR networks usually have."""
     return [Cell("cifar-stem", "cifar100n", "noisy", method, TIMED_SEED, "cifar") for method in METHODS]

@@ -62,11 +62,11 @@ class Bench:
     """how many share it at a time; ``None``: the whole fleet"""
 
     def engine(self, cell: Cell) -> Engine:
-        """What trains a cell."""
+        """Choose what trains a cell."""
         return "resident" if _alone(cell, self) else self.fleet_engine
 
     def load(self, cell: Cell) -> "Loaded":
-        """The data of a cell, its images also on the device."""
+        """Load the data of a cell, its images also on the device."""
         planted = ":" in cell.labels
         data = cifar_n.load(cell.data if planted else f"{cell.data}:{cell.labels}", self.data_dir)
         data = data.first(self.train_limit, self.test_limit)
@@ -88,7 +88,7 @@ class Loaded:
 
 
 def plant(data: CifarN, noise: str, seed: int) -> CifarN:
-    """Synthetic noise on the clean labels; ``pairs:0.4`` is what papers on CIFAR-10 call asymmetric."""
+    """Plant synthetic noise on the clean labels; ``pairs:0.4`` is what papers on CIFAR-10 call asymmetric."""
     clean = data.clean_labels
     if noise.startswith("pairs:"):
         noise = noise.replace("pairs", "asymmetric")
@@ -127,7 +127,7 @@ def carry_out(cells: Sequence[Cell], out: Path, bench: Bench, follow: Follow) ->
 
 
 def gather(cells: Sequence[Cell], out: Path) -> list[Path]:
-    """The finished runs of the grid, in one result file per table, beside the ones that are already there."""
+    """Gather the finished runs of the grid, in a result file per table, beside those that are already there."""
     written = []
     for file in dict.fromkeys(cell.file for cell in cells):
         paths = [out / "runs" / f"{cell.key}.json" for cell in cells if cell.file == file]
@@ -163,7 +163,7 @@ def _alone(cell: Cell, bench: Bench) -> bool:
 
 
 def job_of(cell: Cell, loaded: Loaded, out: Path, bench: Bench, follow: Follow, epochs: int | None = None) -> Job:
-    """A cell as a run that is ready to be carried out; ``epochs`` cuts it short, without checkpoints."""
+    """Make a cell a run that is ready to be carried out; ``epochs`` cuts it short, without checkpoints."""
     data = loaded.data
     with seeded(Stream.named(cell.seed, "init")):
         model = resnet18(data.classes, stem=cell.stem)
@@ -203,7 +203,7 @@ def warm_up(cell: Cell, data: Loaded, bench: Bench) -> None:
 
 
 def summarise(cell: Cell, result: Result, *, engine: Engine = "resident", timed: bool) -> dict[str, Any]:
-    """A run as the result files hold it; shares in percent."""
+    """Return a run as the result files hold it; shares in percent."""
     summary = result.summary
     filters = cell.method in FILTERS
     noise = summary.noise
@@ -228,7 +228,7 @@ def summarise(cell: Cell, result: Result, *, engine: Engine = "resident", timed:
 
 
 def _found_out(summary: Summary) -> Row:
-    """The noise rate as it was estimated, beside the true one, where it was not told."""
+    """Return the noise rate as it was estimated, beside the true one, where it was not told."""
     if summary.noise_rate is None or summary.noise is None:
         return {}
     return {"noise_rate": summary.noise_rate.to_json(), "true_rate": summary.noise.noisy / summary.samples}
@@ -266,7 +266,7 @@ class _Progress(Silent):
             checkpoint.save(self.checkpoints, training)
 
     def run_ended(self, result: Result) -> None:
-        """The result takes over."""
+        """Give way to the result."""
         content = {
             "run": summarise(
                 self.cell, result, engine=self.bench.engine(self.cell), timed=_alone(self.cell, self.bench)

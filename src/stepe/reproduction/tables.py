@@ -77,12 +77,12 @@ class Table:
 
 
 def read_runs(results: Path) -> list[MeasuredRun]:
-    """The runs of all result files that are there."""
+    """Read the runs of all result files that are there."""
     return [run for name in RESULT_FILES for run in read_json(results / f"{name}.json").get("runs", [])]
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A result file; empty if it is not there."""
+    """Read a result file; return nothing if it is not there."""
     if not path.exists():
         return {}
     try:
@@ -102,7 +102,7 @@ def by_seed(
     stem: str = "imagenet",
     variant: str | None = None,
 ) -> dict[int, MeasuredRun]:
-    """The runs of one setting, in the order of their seeds; one a seed, so that none counts twice."""
+    """Return the runs of one setting, in the order of their seeds; one a seed, so that none counts twice."""
     wanted = (method, data, labels, stem, variant)
     found: dict[int, MeasuredRun] = {}
     for run in runs:
@@ -112,24 +112,24 @@ def by_seed(
 
 
 def cifar10n_runs(runs: Iterable[MeasuredRun], method: str, labels: str) -> dict[int, MeasuredRun]:
-    """As ``by_seed``, on CIFAR-10N; clean labels are the same beside any noisy ones, so one oracle serves them all."""
+    """Do as ``by_seed``, on CIFAR-10N; clean labels are the same beside any noisy ones, so one oracle serves all."""
     every = list(runs)
     own = by_seed(every, method, "cifar10n", labels)
     return own or by_seed(every, method, "cifar10n", "aggre") if method == "oracle" else own
 
 
 def known(runs: Iterable[MeasuredRun], metric: Metric) -> list[float]:
-    """A metric of the runs that have it."""
+    """Collect a metric of the runs that have it."""
     return [value for run in runs if (value := run[metric]) is not None]
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The mean; ``None`` of nothing."""
+    """Average the values; ``None`` of nothing."""
     return statistics.fmean(values) if values else None
 
 
 def mean_gain(ours: Mapping[int, MeasuredRun], reference: Mapping[int, MeasuredRun]) -> float | None:
-    """Mean difference in test accuracy over the seeds that both have."""
+    """Average the difference in test accuracy over the seeds that both have."""
     gains = [
         after - before
         for seed in ours.keys() & reference.keys()
@@ -140,7 +140,7 @@ def mean_gain(ours: Mapping[int, MeasuredRun], reference: Mapping[int, MeasuredR
 
 
 def overhead(seconds: float | None, baseline_seconds: float | None) -> float | None:
-    """By how many percent an epoch takes longer than the baseline's."""
+    """Return by how many percent an epoch takes longer than the baseline's."""
     if seconds is None or not baseline_seconds:
         return None
     return 100 * (seconds / baseline_seconds - 1)
@@ -150,7 +150,7 @@ def overhead(seconds: float | None, baseline_seconds: float | None) -> float | N
 
 
 def main_table(runs: Sequence[MeasuredRun]) -> Table:
-    """Table 1: test accuracy on CIFAR-100N."""
+    """Make Table 1: test accuracy on CIFAR-100N."""
     rows = []
     for method, paper in MAIN.items():
         mine = by_seed(runs, method)
@@ -167,7 +167,7 @@ def main_table(runs: Sequence[MeasuredRun]) -> Table:
 
 
 def noise_table(runs: Sequence[MeasuredRun]) -> Table:
-    """Table 2: noise detection and training time on CIFAR-100N."""
+    """Make Table 2: noise detection and training time on CIFAR-100N."""
     baseline_seconds = mean(known(by_seed(runs, "baseline").values(), "seconds_per_epoch"))
     rows = []
     for method, paper in NOISE.items():
@@ -195,7 +195,7 @@ def noise_table(runs: Sequence[MeasuredRun]) -> Table:
 
 
 def per_seed_table(runs: Sequence[MeasuredRun]) -> Table:
-    """Table 3: every run on CIFAR-100N."""
+    """Make Table 3: every run on CIFAR-100N."""
     rows = []
     for method, title in METHOD_TITLES.items():
         mine = by_seed(runs, method)
@@ -227,7 +227,7 @@ def per_seed_table(runs: Sequence[MeasuredRun]) -> Table:
 
 
 def cifar10n_table(runs: Sequence[MeasuredRun]) -> Table:
-    """Table 4: test accuracy on CIFAR-10N (aggre)."""
+    """Make Table 4: test accuracy on CIFAR-10N (aggre)."""
     rows = []
     for method, paper in CIFAR10N.items():
         mine = cifar10n_runs(runs, method, "aggre")
@@ -250,7 +250,7 @@ def cifar10n_table(runs: Sequence[MeasuredRun]) -> Table:
 
 
 def sensitivity_table(runs: Sequence[MeasuredRun]) -> Table:
-    """Step-E's settings, and the alternatives to what the paper leaves open, one at a time."""
+    """Compare Step-E's settings, and the alternatives to what the paper leaves open, one at a time."""
     rows = []
     for method, title in METHOD_TITLES.items():
         mine = [run for run in runs if run["method"] == method and run["data"] == "cifar100n"]
@@ -282,7 +282,7 @@ def sensitivity_table(runs: Sequence[MeasuredRun]) -> Table:
 
 
 def cifar_stem_table(runs: Sequence[MeasuredRun]) -> Table:
-    """The main table with both stems of the ResNet, on the seeds that the CIFAR stem has."""
+    """Make the main table with both stems of the ResNet, on the seeds that the CIFAR stem has."""
     rows = []
     every = {method: by_seed(runs, method, stem="cifar") for method in METHOD_TITLES}
     seeds = {seed for setting in every.values() for seed in setting}
@@ -317,7 +317,7 @@ def cifar_stem_table(runs: Sequence[MeasuredRun]) -> Table:
 
 
 def cifar10n_more_table(runs: Sequence[MeasuredRun]) -> Table:
-    """The label sets of CIFAR-10N that the paper does not have."""
+    """Make a table of the label sets of CIFAR-10N that the paper does not have."""
     rows = []
     for labels in ("worst", "rand1"):
         settings = {method: cifar10n_runs(runs, method, labels) for method in CIFAR10N}
@@ -384,7 +384,7 @@ def write_table(table: Table, out: Path) -> list[Path]:
 
 
 def measured_with(environment: Mapping[str, Any], commits: Sequence[str] = ()) -> tuple[str, ...]:
-    """A note on what our numbers were measured with; none where nothing is known."""
+    """Note what our numbers were measured with; say nothing where nothing is known."""
     commits = commits or ([environment["commit"]] if environment.get("commit") else [])
     parts = [
         str(environment.get("device_name") or ""),
@@ -399,7 +399,7 @@ def measured_with(environment: Mapping[str, Any], commits: Sequence[str] = ()) -
 
 
 def markdown(table: Table) -> str:
-    """The table in GitHub's Markdown; groups become part of the columns' names."""
+    """Write the table in GitHub's Markdown; groups become part of the columns' names."""
     names = [f"{column.group}, {column.name}" if column.group else column.name for column in table.columns]
     rules = ["--:" if column.align == "r" else ":--" for column in table.columns]
     lines = [_markdown_row(names), f"|{'|'.join(rules)}|", *map(_markdown_row, table.rows)]
@@ -407,7 +407,7 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """The table in LaTeX, with the rules of booktabs."""
+    """Write the table in LaTeX, with the rules of booktabs."""
     wide = len(table.columns) > 8
     body = [
         "% needs \\usepackage{booktabs}",
@@ -452,7 +452,7 @@ LATEX_CHARACTERS = {
 
 
 def latex_text(text: str) -> str:
-    r"""Text as LaTeX prints it literally; code in typewriter, and free to break after an underscore.
+    r"""Write text as LaTeX prints it literally; code in typewriter, and free to break after an underscore.
 
     >>> print(latex_text("100% of `rho_max` ± 1"))
     100\% of \texttt{rho\_\allowbreak{}max} $\pm$ 1
@@ -463,7 +463,7 @@ def latex_text(text: str) -> str:
 
 
 def signed(value: float | None, reference: float | None = 0.0, decimals: int = 1) -> str:
-    """A difference with its sign, or a dash.
+    """Write a difference with its sign, or a dash.
 
     >>> signed(50.6, 50.4), signed(-0.01), signed(None)
     ('+0.2', '0.0', '–')
@@ -476,7 +476,7 @@ def signed(value: float | None, reference: float | None = 0.0, decimals: int = 1
 
 
 def seeds_of(runs: Mapping[int, MeasuredRun]) -> str:
-    """The seeds behind a number."""
+    """List the seeds behind a number."""
     return ", ".join(map(str, runs)) or DASH
 
 
@@ -485,7 +485,7 @@ def _minus(number: str) -> str:
 
 
 def _spread(runs: Mapping[int, MeasuredRun]) -> str:
-    """Mean and sample standard deviation of the test accuracy; one run has no deviation."""
+    """Write mean and sample standard deviation of the test accuracy; one run has no deviation."""
     values = known(runs.values(), "test_accuracy")
     if not values:
         return DASH
@@ -509,7 +509,7 @@ def _number(value: float | None, decimals: int = 1) -> str:
 def _compared(
     paper: float | None, runs: Sequence[MeasuredRun], metric: Metric, decimals: int = 1
 ) -> tuple[str, str, str]:
-    """The paper's number, ours, and the difference."""
+    """Return the paper's number, ours, and the difference."""
     difference = signed(mean(known(runs, metric)), paper, decimals)
     return _number(paper, decimals), _ours(runs, metric, decimals), difference
 
@@ -540,7 +540,7 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 
 def _latex_groups(columns: Sequence[Column]) -> list[str]:
-    """The line of shared headings, and the rules below them."""
+    """Write the line of shared headings, and the rules below them."""
     if not any(column.group for column in columns):
         return []
     headings, rules, first = [], [], 1

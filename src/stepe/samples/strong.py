@@ -107,7 +107,7 @@ def _fixed(values: Tensor) -> Tensor:
 
 
 def _grid(pictures: Tensor) -> tuple[Tensor, Tensor]:
-    """Number the row and column of every pixel, to be broadcast against (pictures, height, width)."""
+    """Return the row and column of every pixel, to be broadcast against (pictures, height, width)."""
     height, width = pictures.shape[1:3]
     rows, columns = (torch.arange(size, device=pictures.device) for size in (height, width))
     return rows[:, None], columns[None, :]

@@ -150,10 +150,10 @@ class Observer(Protocol):
         """Everything is in place; a run folder restores the last checkpoint here."""
 
     def epoch_ended(self, training: Training, row: Row) -> None:
-        """An epoch is over and in the history."""
+        """Hear that an epoch is over and in the history."""
 
     def run_ended(self, result: Result) -> None:
-        """The last probe is done."""
+        """Hear that the last probe is done."""
 
 
 class Silent:

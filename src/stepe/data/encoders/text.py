@@ -48,7 +48,7 @@ class TextEncoder:
 
     @classmethod
     def fit(cls, texts: Sequence[str]) -> "TextEncoder":
-        """Number the n-grams of the training texts."""
+        """Give numbers to the n-grams of the training texts."""
         frequency = np.zeros(BUCKETS, dtype=np.int64)
         lengths: list[npt.NDArray[np.int64]] = []
         for size, text, bucket in _grams(texts):
