@@ -139,7 +139,7 @@ def write_claims(results: Path, out: Path) -> list[Path]:
 
 @claim("Step-E improves test accuracy on CIFAR-100N by over seven points over standard training")
 def gains_over_seven_points(measured: Measured) -> Finding:
-    """Ask for a mean gain over the baseline above 7 points."""
+    """Mean gain over the baseline above 7 points."""
     gain = mean_gain(by_seed(measured.runs, "step-e"), by_seed(measured.runs, "baseline"))
     if gain is None:
         return _missing("Step-E and baseline on CIFAR-100N")
@@ -149,7 +149,7 @@ def gains_over_seven_points(measured: Measured) -> Finding:
 
 @claim("It clearly outperforms truncation, self-paced learning and one-shot filtering, with better noise detection")
 def beats_the_other_methods(measured: Measured) -> Finding:
-    """Ask for the highest mean accuracy, F1 and AUROC of the four."""
+    """Highest mean accuracy, F1 and AUROC of the four."""
     metrics: dict[Metric, str] = {"test_accuracy": "accuracy", "noise_f1": "F1", "noise_auroc": "AUROC"}
     wins, said = [], []
     for metric, name in metrics.items():
@@ -167,7 +167,7 @@ def beats_the_other_methods(measured: Measured) -> Finding:
 
 @claim("Truncation remains near chance")
 def truncation_is_near_chance(measured: Measured) -> Finding:
-    """Ask for a mean accuracy of at most twice the 1% of guessing."""
+    """Mean accuracy at most twice the 1% of guessing."""
     accuracy = _average(measured, "truncation", "test_accuracy")
     if accuracy is None:
         return _missing("truncation on CIFAR-100N")
@@ -177,7 +177,7 @@ def truncation_is_near_chance(measured: Measured) -> Finding:
 
 @claim("Step-E dominates the baseline throughout training")
 def dominates_throughout(measured: Measured) -> Finding:
-    """Ask for a mean test accuracy above the baseline's in every epoch; in the warm-up both train alike."""
+    """Mean test accuracy above the baseline's in every epoch; in the warm-up the two are the same training."""
     leads = _leads(measured)
     if not leads:
         return _missing("Step-E and baseline by epoch on CIFAR-100N")
@@ -186,7 +186,7 @@ def dominates_throughout(measured: Measured) -> Finding:
 
 @claim("The same, after the warm-up")
 def dominates_once_it_drops(measured: Measured) -> Finding:
-    """Ask for more than the baseline in every epoch from the first in which a sample is dropped."""
+    """Above the baseline's in every epoch from the first in which a sample is dropped."""
     first = _first_drop(measured)
     leads = {epoch: lead for epoch, lead in _leads(measured).items() if first is not None and epoch >= first}
     if not leads:
@@ -201,7 +201,7 @@ def dominates_once_it_drops(measured: Measured) -> Finding:
 
 @claim("Precision quickly rises to 80–90% and then slowly decreases")
 def precision_rises_then_falls(measured: Measured) -> Finding:
-    """Ask that the peak, rounded, lies between 80 and 90%, and the last epoch is lower."""
+    """The peak, rounded, lies between 80 and 90%, and the last epoch is lower."""
     values = _ramp(measured, lambda row: row["precision"])
     if len(values) < 2:
         return _missing(f"Step-E by epoch, seed {FIGURE_SEED}")
@@ -213,7 +213,7 @@ def precision_rises_then_falls(measured: Measured) -> Finding:
 
 @claim("Recall increases nearly linearly to about 77%")
 def recall_grows(measured: Measured) -> Finding:
-    """Ask that it ends within 2 points of 77%, and a straight line explains at least 95% of its variance."""
+    """It ends within 2 points of 77%, and a straight line explains at least 95% of its variance."""
     values = _ramp(measured, lambda row: row["recall"])
     if len(values) < 3 or len(set(values.values())) == 1:
         return _missing(f"Step-E by epoch, seed {FIGURE_SEED}")
@@ -225,7 +225,7 @@ def recall_grows(measured: Measured) -> Finding:
 
 @claim("F1 stabilizes above 70%")
 def f1_stays_above_70(measured: Measured) -> Finding:
-    """Ask that it stays above 70% to the end, once it is."""
+    """Once above 70% it stays there to the end."""
     values = _ramp(measured, lambda row: row["f1"])
     if not values:
         return _missing(f"Step-E by epoch, seed {FIGURE_SEED}")
@@ -242,7 +242,7 @@ def f1_stays_above_70(measured: Measured) -> Finding:
 
 @claim(f"Step-E's overhead is {signed(NOISE['step-e'].overhead)}% of the baseline's time per epoch")
 def costs_what_the_paper_pays(measured: Measured) -> Finding:
-    """Ask for ours within 5 points of it."""
+    """Ours within 5 points of it."""
     seconds = [_average(measured, method, "seconds_per_epoch") for method in ("step-e", "baseline")]
     extra = overhead(*seconds)
     if extra is None or seconds[0] is None or seconds[1] is None:
@@ -257,7 +257,7 @@ def costs_what_the_paper_pays(measured: Measured) -> Finding:
 
 @claim("On CIFAR-10N Step-E closes most of the remaining gap to the oracle")
 def closes_most_of_the_gap(measured: Measured) -> Finding:
-    """Ask for more than half of the gap between baseline and oracle, in mean test accuracy."""
+    """More than half of the gap between baseline and oracle, in mean test accuracy."""
     settings = {method: cifar10n_runs(measured.runs, method, "aggre") for method in CIFAR10N}
     shared = sorted(set.intersection(*(set(setting) for setting in settings.values())))
     levels = {
@@ -277,7 +277,7 @@ def closes_most_of_the_gap(measured: Measured) -> Finding:
 
 @claim("It is applicable to feature outliers: finding them (claimed, not tested there)")
 def finds_feature_outliers(measured: Measured) -> Finding:
-    """Ask for an F1 of the drops above what dropping at random can reach, and an AUROC above 0.5."""
+    """F1 of the dropped set above what dropping at random can reach, and AUROC above 0.5."""
     rows = [row for row in measured.digits if row["noise"] == OUTLIERS and row["method"] == "step-e"]
     f1 = mean([row["dropped_f1"] for row in rows if row["dropped_f1"] is not None])
     auroc = mean([row["auroc"] for row in rows if row["auroc"] is not None])
@@ -289,7 +289,7 @@ def finds_feature_outliers(measured: Measured) -> Finding:
 
 @claim("It is applicable to feature outliers: learning despite them (claimed, not tested there)")
 def gains_under_feature_outliers(measured: Measured) -> Finding:
-    """Ask for more accuracy than plain training has, by more than two standard errors over seeds."""
+    """More accurate than plain training by more than two standard errors over seeds."""
     accuracies = {
         method: {
             row["seed"]: 100 * row["accuracy"]
@@ -319,7 +319,7 @@ THEORY_TESTS = (
 
 @claim("With separated losses the optimum of the objective is the clean subset, for any rho_max at or above the rate")
 def separated_losses_give_the_clean_subset(measured: Measured) -> Finding:
-    """Find the global minimum over the gates, at the ideal parameters."""
+    """The global minimum over the gates, at the ideal parameters."""
     condition = (
         "if rho_max equals the noise rate, or a keep reward lies between the clean and the noisy losses; otherwise "
         "clean samples are dropped too"
