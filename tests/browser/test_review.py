@@ -91,7 +91,7 @@ def serve(tmp_path, monkeypatch) -> Iterator[Callable[..., Served]]:
     def serve(**options: Any) -> Served:
         served = Served(make_run(tmp_path / "run", **options))
         told: Queue[str] = Queue()
-        arguments = {"port": 0, "tell": told.put, "show": False}
+        arguments = {"port": 0, "announce": told.put, "show": False}
         threads.append(Thread(target=serve_for_ever, args=(Suspects(served.run),), kwargs=arguments))
         threads[-1].start()
         served.address = told.get(timeout=300)
