@@ -529,7 +529,7 @@ def test_strangers_are_refused(serve, open_page):
     assert ask(f"/?token={token}") == 200
     assert ask("/api/suspects", **cookie) == 200
     assert ask("/") == 403
-    assert ask(f"/?token={token[:-1]}x") == 403
+    assert ask(f"/?token={token[:-1]}{'y' if token.endswith('x') else 'x'}") == 403
     assert ask(f"/?token={token}", Host="evil.example") == 421
     assert ask("/api/suspects", Host=f"evil.example:{server.port}", **cookie) == 421
     for path in ("/../config.json", "/static/../app.py", "/files/..%2fconfig.json", "/files/config.json"):
