@@ -152,13 +152,13 @@ def _with_classes_taken_away(case: Case, seed: int) -> tuple[Case, np.ndarray, n
 def by_stepe(case: Case, labels: np.ndarray, seed: int) -> tuple[Floats, np.ndarray, Row]:
     classes = int(labels.max()) + 1
     if case.kind is None:
-        verdict = believe(labels, [case.inputs], evidence=0.5)
+        believed = believe(labels, [case.inputs], evidence=0.5)
     else:
         inputs = _sparse(case.inputs)[0] if case.kind == "text" else case.inputs
         shown = Shown(inputs, Blocks.of_one_row(len(labels)), seed)
-        verdict = audit(panel_for(case.kind, shown), labels, classes, evidence=EVIDENCE[case.kind]).verdict
-    suspicion = 1 - verdict.p_right
-    return suspicion, suspicion > 0.5, {"rate": verdict.rate}
+        believed = audit(panel_for(case.kind, shown), labels, classes, evidence=EVIDENCE[case.kind]).believed
+    suspicion = 1 - believed.p_right
+    return suspicion, suspicion > 0.5, {"rate": believed.rate}
 
 
 def by_cleanlab(probabilities: Callable[[Case, np.ndarray, int], Floats]) -> Finder:

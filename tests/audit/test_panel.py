@@ -42,3 +42,12 @@ def test_judges_are_named_once_and_none_is_unknown():
 def test_neighbours_are_left_out_where_all_pairs_are_too_many():
     many = Shown(np.zeros((EXACT + 1, 1)), Blocks.of_one_row(EXACT + 1))
     assert names("features", many) == ["linear"]
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+@pytest.mark.parametrize("make", [np.array, csr_matrix])
+def test_numbers_that_are_none_are_refused(number, make):
+    rows = ROWS.copy()
+    rows[3, 1] = number
+    with pytest.raises(InputError, match="NaN or infinity; fill such cells"):
+        panel_for("table", Shown(make(rows), ALONE))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from stepe.audit.panel import Shown, panel_for
 from stepe.audit.rounds import MIN_KEEP, audit
 from stepe.judges.base import View
 from stepe.judges.blocks import Blocks
@@ -55,11 +56,11 @@ def found(made):
 def test_it_finds_the_wrong_labels(made, found):
     _, labels, truth = made
     wrong = labels != truth
-    suspicion = 1 - found.verdict.p_right
+    suspicion = 1 - found.believed.p_right
     flagged = suspicion > 0.5
     assert auroc(suspicion, wrong) > 0.97
     assert 2 * (flagged & wrong).sum() / (flagged.sum() + wrong.sum()) > 0.85
-    assert found.verdict.rate == pytest.approx(wrong.mean(), abs=0.05)
+    assert found.believed.rate == pytest.approx(wrong.mean(), abs=0.05)
 
 
 def test_each_round_leaves_out_what_seemed_wrong_after_the_one_before(made):
@@ -82,7 +83,7 @@ def test_no_more_is_left_out_than_allowed_nor_of_a_class_nor_what_was_checked(ma
     checked = labels != truth
     trusting = audit(panel(features), labels, 3, trusted=checked)
     assert all(round.kept[checked].all() for round in trusting.rounds)
-    assert (trusting.verdict.p_right[checked] == 1).all()
+    assert (trusting.believed.p_right[checked] == 1).all()
     rare = np.where(np.arange(len(labels)) < 20, 2, labels % 2)  # one class of labels that mean nothing
     kept = audit(panel(features), rare, 3).rounds[-1].kept
     assert kept[rare == 2].mean() >= MIN_KEEP
@@ -93,7 +94,7 @@ def test_an_interrupted_audit_goes_on_to_the_same_bits(made, found):
     seen = []
     again = audit(panel(features), labels, 3, before=found.rounds[:1], follow=seen.append)
     assert len(seen) == len(found.rounds) - 1
-    assert np.array_equal(again.verdict.p_right, found.verdict.p_right)
+    assert np.array_equal(again.believed.p_right, found.believed.p_right)
 
 
 def test_rows_of_the_history_say_what_a_round_did(found):
@@ -102,3 +103,25 @@ def test_rows_of_the_history_say_what_a_round_did(found):
     assert rows[0]["drop_fraction"] == 0
     assert rows[2]["kept"] == found.rounds[2].kept.sum()
     assert "linear share" in rows[0]["judge"]
+
+
+def some(n: int, columns: int = 4) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(n, columns))
+
+
+ODD = {
+    "labels of chance": (some(200), np.random.default_rng(1).integers(0, 5, 200), 5),
+    "one class": (some(200), np.zeros(200, dtype=int), 1),
+    "a class of one row": (some(200), np.eye(1, 200, dtype=int)[0], 2),
+    "labels that never repeat": (some(50), np.arange(50), 50),
+    "constant columns": (np.ones((100, 3)), np.arange(100) % 2, 2),
+    "no columns": (some(100, 0), np.arange(100) % 2, 2),
+    "two rows": (some(2), np.array([0, 1]), 2),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_data_that_tell_nothing_are_audited_all_the_same(case):
+    rows, labels, classes = ODD[case]
+    p_right = audit(panel_for("table", Shown(rows, Blocks.of_one_row(len(rows)))), labels, classes).believed.p_right
+    assert ((p_right >= 0) & (p_right <= 1)).all()

@@ -108,3 +108,9 @@ def test_where_nothing_is_wrong_the_range_begins_at_nothing():
     found = rate_with_range(drawn, [true, true, true])
     assert found.low == 0
     assert found.high < 0.15
+
+
+def test_one_look_has_a_range_too():
+    _, labels, noisy, _ = planted(8, n=300)
+    found = rate_with_range(labels, [noisy])
+    assert found.low < found.rate < found.high

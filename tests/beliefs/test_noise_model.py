@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from stepe.beliefs.noise_model import CLOSE, DRAWN, NOBODY, NoiseModel, undone
+from stepe.beliefs.confident import CLOSE
+from stepe.beliefs.noise_model import DRAWN, NOBODY, NoiseModel, undone
 
 
 def made(seed: int, n: int = 60, classes: int = 4):

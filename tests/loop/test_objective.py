@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from stepe.errors import InputError
 from stepe.loop import objective as module
+from stepe.loop.numpy_selection import keep_count
 from stepe.loop.objective import minimise_over_gates, objective
-from stepe.loop.selection import keep_count
 
 LOSSES = torch.tensor([0.2, 3.0, 0.7, 1.1])
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from stepe.errors import InputError
 from stepe.loop import selection
-from stepe.loop.selection import Selection, keep_count, raise_to_floor, select, soften
+from stepe.loop.numpy_selection import keep_count
+from stepe.loop.selection import Selection, raise_to_floor, select, soften
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 # Few values, so that ties are common, and every kind of trouble.

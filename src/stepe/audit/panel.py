@@ -68,6 +68,9 @@ EVIDENCE: dict[DataKind, float] = {"table": 1.0, "text": 1.0, "features": 0.75, 
 def panel_for(kind: DataKind, shown: Shown, judges: Sequence[str] | None = None) -> Panel:
     """Make the panel that looks at some rows: the judges that were asked for, or those that fit the kind of data."""
     names = judges or tuple(name for name in DEFAULT[kind] if name != "neighbours" or len(shown.blocks.number) <= EXACT)
+    values = shown.inputs.data if issparse(shown.inputs) else shown.inputs
+    if not np.isfinite(values).all():
+        raise InputError("the numbers to judge by hold NaN or infinity; fill such cells, or leave their rows out")
     if unknown := [name for name in names if name not in MAKERS]:
         raise InputError(f"unknown judge {unknown[0]!r}; choose among {', '.join(MAKERS)}")
     return Panel([MAKERS[name](shown) for name in dict.fromkeys(names)])

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepe.beliefs.believe import Believed, believe
+from stepe.beliefs.rate import CAP_OF_ESTIMATE
 from stepe.judges.base import Floats, Judge, View, one_hot
 from stepe.loop.numpy_selection import keep_lowest
 
@@ -46,13 +47,8 @@ class Round:
 class Audit:
     """What the rounds came to."""
 
-    verdict: Believed
+    believed: Believed
     rounds: Sequence[Round]
-
-    @property
-    def guess(self) -> Floats:
-        """The last round's guess of every row's class."""
-        return self.rounds[-1].view.probability
 
 
 def audit(
@@ -62,7 +58,7 @@ def audit(
     *,
     evidence: float = 1.0,
     rounds: int = ROUNDS,
-    rho_max: float = 1.0,
+    rho_max: float = CAP_OF_ESTIMATE,
     min_keep: float = MIN_KEEP,
     groups: Labels | None = None,
     trusted: Bools | None = None,
@@ -91,14 +87,14 @@ def audit(
     floors = labels if groups is None else groups
     done, kept = list(before), np.ones(len(labels), dtype=np.bool_)
     looks = [round.view.probability for round in done]
-    verdict = believe(labels, looks, evidence=evidence, trusted=trusted) if looks else None
-    while verdict is None or len(done) < rounds:
-        if verdict is not None:
-            share = min(float((verdict.p_right < DOUBTED).mean()), rho_max)
-            kept = keep_lowest(1 - verdict.p_right, share, groups=floors, min_keep=min_keep, trusted=trusted)
+    believed = believe(labels, looks, evidence=evidence, trusted=trusted) if looks else None
+    while believed is None or len(done) < rounds:
+        if believed is not None:
+            share = min(float((believed.p_right < DOUBTED).mean()), rho_max)
+            kept = keep_lowest(1 - believed.p_right, share, groups=floors, min_keep=min_keep, trusted=trusted)
         view = judge.look(weights * kept, targets)
         looks.append(view.probability)
-        verdict = believe(labels, looks, evidence=evidence, trusted=trusted)
-        done.append(Round(view, kept, verdict.rate))
+        believed = believe(labels, looks, evidence=evidence, trusted=trusted)
+        done.append(Round(view, kept, believed.rate))
         follow(done[-1])
-    return Audit(verdict, done)
+    return Audit(believed, done)

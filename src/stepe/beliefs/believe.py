@@ -100,7 +100,8 @@ def rate_with_range(
     begins at 0, it may be that nothing is wrong.
     """
     rates = [believe(labels, looks, evidence=evidence + sway, trusted=trusted).rate for sway in (0, -SWAY, SWAY)]
-    rates += [believe(labels, looks[:-1], evidence=evidence, trusted=trusted).rate] * (len(looks) > 1)
+    if len(looks) > 1:
+        rates.append(believe(labels, looks[:-1], evidence=evidence, trusted=trusted).rate)
     rate = rates[0]
     beside = float(np.sqrt(max(rate * (1 - rate), SMALLEST) / len(labels))) + BESIDE
     return Rate(rate, max(0.0, min(rates) - beside), min(1.0, max(rates) + beside))

@@ -46,10 +46,7 @@ def calibrated_joint(probability: Numbers, labels: Counts) -> Counts:
     """
     classes = probability.shape[1]
     size = np.bincount(labels, minlength=classes)
-    own = np.bincount(labels, weights=probability[np.arange(len(labels)), labels], minlength=classes)
-    # A class that nobody carries is nobody's.
-    usual = np.where(size > 0, np.maximum(own / np.maximum(size, 1), LOWEST_THRESHOLD), np.inf)
-    confident = probability >= usual - CLOSE
+    confident = is_confident(probability, labels)
     likely = np.where(confident.sum(1) > 1, probability.argmax(1), confident.argmax(1))
     counted = confident.any(1)
     # In cleanlab's order of memory: sums then round alike, which settles ties between equal fractions alike.
@@ -58,6 +55,17 @@ def calibrated_joint(probability: Numbers, labels: Counts) -> Counts:
     np.fill_diagonal(joint, joint.diagonal().clip(min=1))  # somebody in every class is right
     scaled = joint / joint.sum(1, keepdims=True) * size[:, None]
     return np.stack([_rounded(row) for row in scaled / scaled.sum() * len(labels)])
+
+
+def is_confident(probability: Numbers, labels: Counts) -> npt.NDArray[np.bool_]:
+    """Say where a row is as surely of a class as the rows with that label usually are (rows x classes)."""
+    classes = probability.shape[1]
+    size = np.bincount(labels, minlength=classes)
+    own = np.bincount(labels, weights=probability[np.arange(len(labels)), labels], minlength=classes)
+    # A class that nobody carries is nobody's.
+    usual = np.where(size > 0, np.maximum(own / np.maximum(size, 1), LOWEST_THRESHOLD), np.inf)
+    confident: npt.NDArray[np.bool_] = probability >= usual - CLOSE
+    return confident
 
 
 def _rounded(row: Numbers) -> Counts:

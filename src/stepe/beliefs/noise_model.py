@@ -10,11 +10,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from stepe.beliefs.confident import CLOSE, is_confident
+
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 
-CLOSE = 1e-6
-"""probabilities that differ by less are the same"""
 DRAWN = 0.5
 """how far a class's wrong labels are drawn towards the frequencies of all labels: few rows say how they go wrong"""
 NOBODY = -1
@@ -30,14 +30,9 @@ class NoiseModel:
     classes: int
 
     @classmethod
-    def counted(cls, labels: Labels, guesses: npt.NDArray[np.floating]) -> "NoiseModel":
+    def counted(cls, labels: Labels, guesses: Floats) -> "NoiseModel":
         """Count the rows whose guess is as sure of a class as guesses of rows with that label usually are."""
-        classes = guesses.shape[1]
-        size = np.bincount(labels, minlength=classes)
-        own = guesses[np.arange(len(labels)), labels]
-        mean = np.bincount(labels, weights=own, minlength=classes) / np.maximum(size, 1)
-        usual = np.where(size > 0, np.maximum(mean, 2 * CLOSE), np.inf)
-        sure = guesses >= usual - CLOSE
+        classes, sure = guesses.shape[1], is_confident(guesses, labels)
         named = np.where(sure, guesses, -1).argmax(1)
         return cls(labels, np.where(sure.any(1), named, NOBODY), classes)
 

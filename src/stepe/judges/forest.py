@@ -67,12 +67,12 @@ class Forest:
         drawn = np.bincount(random.integers(0, self.blocks.count, self.blocks.count), minlength=self.blocks.count)
         counts = drawn[self.blocks.number] * weights
         seen, unseen = np.flatnonzero(counts), np.flatnonzero((drawn[self.blocks.number] == 0) | (weights == 0))
-        if not len(seen):
+        if not len(seen) or not len(unseen) or not self.columns.shape[1]:
             return unseen[:0], targets[:0]
         tree = ExtraTreeRegressor(min_samples_leaf=LEAF, max_features="sqrt", random_state=random.integers(2**31))
         tree.fit(self.columns[seen], splits_by[seen], sample_weight=counts[seen])
         if splits_by is targets:
-            return unseen, tree.predict(self.columns[unseen])
+            return unseen, tree.predict(self.columns[unseen]).reshape(len(unseen), -1)
         return unseen, _leaf_means(tree, self.columns, counts, targets, seen)[tree.apply(self.columns[unseen])]
 
 

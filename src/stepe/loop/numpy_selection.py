@@ -14,6 +14,11 @@ Scores = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
+def keep_count(n: int, drop_fraction: float) -> int:
+    """Count how many of n samples stay. The epsilon keeps 0.3 * 10 from losing a sample to rounding."""
+    return n - math.floor(drop_fraction * n + 1e-9)
+
+
 def keep_lowest(
     scores: Scores,
     drop_fraction: float,
@@ -38,7 +43,7 @@ def keep_lowest(
         drop_fraction, finite = min(drop_fraction, float((~trusted).mean())), np.isfinite(scores)
     lowest_first = np.argsort(np.where(finite, scores, np.inf), kind="stable")[: np.count_nonzero(finite)]
     kept = np.zeros(n, dtype=np.bool_)
-    kept[lowest_first[: n - math.floor(drop_fraction * n + 1e-9)]] = True
+    kept[lowest_first[: keep_count(n, drop_fraction)]] = True
     if groups is not None and min_keep > 0:
         for group in np.unique(groups):
             floor = math.ceil(np.count_nonzero(groups == group) * min_keep - 1e-9)

@@ -13,8 +13,9 @@ allowed number, those with the highest losses.
 import torch
 from torch import Tensor
 
+from stepe.loop.numpy_selection import keep_count
 from stepe.loop.schedule import check_drop_fraction
-from stepe.loop.selection import Selection, keep_count, select
+from stepe.loop.selection import Selection, select
 
 
 def objective(losses: Tensor, kept: Tensor, keep_reward: float = 0.0) -> Tensor:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from stepe.errors import InputError
+from stepe.loop.numpy_selection import keep_count
 from stepe.loop.schedule import check_drop_fraction
 
 SAMPLE = 10_000
@@ -37,11 +38,6 @@ class Selection:
     """samples whose score is NaN or infinite"""
     shortfall: int
     """samples kept only because of a group floor: so many fewer were dropped than asked for"""
-
-
-def keep_count(n: int, drop_fraction: float) -> int:
-    """Count how many of n samples stay. The epsilon keeps 0.3 * 10 from losing a sample to rounding."""
-    return n - math.floor(drop_fraction * n + 1e-9)
 
 
 def select(scores: Tensor, drop_fraction: float, *, groups: Tensor | None = None, min_keep: float = 0.0) -> Selection:
