@@ -6,10 +6,16 @@ probabilities are looked for in $STEPE_DATA (docs/data.md).
 
     STEPE_DATA=DATA python benchmarks/audit.py --tune           the data and seeds that settings are chosen on
     STEPE_DATA=DATA python benchmarks/audit.py [--quick]        the rest, which is looked at once; --quick: one seed
+    STEPE_DATA=DATA python benchmarks/audit.py --command --quick --out results/audit-before.json
+                                                                what `stepe clean FILE` does, all of it, and nobody else
 """
 
+import json
 import os
+import resource
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -76,6 +82,8 @@ class Case:
     inputs: Any
     truth: np.ndarray
     given: np.ndarray | None = None
+    table: pd.DataFrame | None = None
+    """the rows as a person's file has them, without labels, where they are not the inputs themselves"""
 
     def rows(self, kept: np.ndarray) -> "Case":
         """Some of the rows, their classes numbered anew."""
@@ -103,12 +111,12 @@ def load(name: str) -> Case:
         frame = pd.read_parquet(DATA / "tables" / f"{name}.parquet")
         truth = np.unique(frame.pop("__label").astype(str), return_inverse=True)[1]
         encoder = TableEncoder.fit(frame)
-        return Case("table", encoder.spread(encoder.encode(frame)), truth)
+        return Case("table", encoder.spread(encoder.encode(frame)), truth, table=frame)
     if name == "texts":
         frame = pd.read_csv(DATA / TABLE)
-        return Case(
-            "text", frame["description"].fillna("").tolist(), np.unique(frame["section"], return_inverse=True)[1]
-        )
+        texts = frame["description"].fillna("")
+        truth = np.unique(frame["section"], return_inverse=True)[1]
+        return Case("text", texts.tolist(), truth, table=texts.to_frame())
     if name in ("digits", "digits as features"):
         source = digits()
         return Case("images" if name == "digits" else "features", source.x.reshape(len(source.x), -1), source.labels)
@@ -159,6 +167,28 @@ def by_stepe(case: Case, labels: np.ndarray, seed: int) -> tuple[Floats, np.ndar
         believed = audit(panel_for(case.kind, shown), labels, classes, evidence=EVIDENCE[case.kind]).believed
     suspicion = 1 - believed.p_right
     return suspicion, suspicion > 0.5, {"rate": believed.rate}
+
+
+def by_command(case: Case, labels: np.ndarray, seed: int) -> tuple[Floats, np.ndarray, Row]:
+    """What the command line finds in a file of these rows and labels; the time is that of the whole command."""
+    with tempfile.TemporaryDirectory() as folder:
+        if case.table is not None:
+            data = f"{folder}/data.parquet"
+            case.table.assign(__label=labels).to_parquet(data)
+            columns = ["--label", "__label", *(["--text", "description"] if case.kind == "text" else [])]
+        else:
+            data, columns = f"{folder}/data.npz", []
+            np.savez(data, features=case.inputs, labels=labels)
+        command = [sys.executable, "-m", "stepe", "clean", data, *columns, "--out", f"{folder}/run", "--quiet"]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([*command, "--seed", str(seed)], check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        samples = pd.read_parquet(f"{folder}/run/samples.parquet").sort_values("row")
+        summary = json.loads(Path(folder, "run", "summary.json").read_text(encoding="utf-8"))
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    rate = summary.get("noise_rate") or {}
+    more = {"rate": rate.get("rate"), "command_cpu_seconds": spent, "rows": len(samples)}
+    return samples["suspicion"].to_numpy(), samples["flagged"].to_numpy(), more
 
 
 def by_cleanlab(probabilities: Callable[[Case, np.ndarray, int], Floats]) -> Finder:
@@ -258,7 +288,12 @@ def quality(suspicion: Floats, flagged: np.ndarray, wrong: np.ndarray) -> Row:
     }
 
 
-def measure(key: Key) -> Row:
+def measure_command(key: Key) -> Row:
+    """One row of the grid: what a person gets who types one command."""
+    return measure(key, {"command": by_command})
+
+
+def measure(key: Key, finders: dict[str, Finder] | None = None) -> Row:
     """One row of the grid: everybody on the same labels."""
     warnings.simplefilter("ignore")
     name, noise, seed = key
@@ -271,7 +306,7 @@ def measure(key: Key) -> Row:
         "wrong": float(wrong.mean()),
         "found": {},
     }
-    for finder, find in {"stepe": by_stepe, **rivals(case.kind)}.items():
+    for finder, find in (finders or {"stepe": by_stepe, **rivals(case.kind)}).items():
         begun, wall = time.process_time(), time.perf_counter()
         with threadpool_limits(1):
             suspicion, flagged, more = find(case, labels, seed)
@@ -295,8 +330,11 @@ def main() -> None:
     parser = grid_options(__doc__, Path("results/audit.json"))
     parser.add_argument("--tune", action="store_true", help="the data and seeds that settings are chosen on")
     parser.add_argument("--quick", action="store_true", help="one seed")
+    parser.add_argument("--command", action="store_true", help="`stepe clean` alone, as a person calls it")
     arguments = parser.parse_args()
     names = TUNING if arguments.tune else (*TABLES, "texts", "digits", "digits as features", *HUMAN, *READY)
+    if arguments.command:  # which reads no ready probabilities, and of digits in a file the pixels alone
+        names = tuple(name for name in names if name not in (*READY, "digits"))
     first = FIRST_TUNING_SEED if arguments.tune else arguments.first_seed
     keys = [
         (name, noise, first + seed)
@@ -306,7 +344,8 @@ def main() -> None:
         if noise != GIVEN or name in HUMAN or seed == 0
     ]
     keys = [key for key in keys if all(any(part.startswith(word) for part in key[:-1]) for word in arguments.only)]
-    measure_grid(arguments, keys, measure, lambda row: (row["data"], row["noise"], row["seed"]))
+    measured = measure_command if arguments.command else measure
+    measure_grid(arguments, keys, measured, lambda row: (row["data"], row["noise"], row["seed"]))
 
 
 if __name__ == "__main__":
