@@ -160,13 +160,14 @@ def _with_classes_taken_away(case: Case, seed: int) -> tuple[Case, np.ndarray, n
 def by_stepe(case: Case, labels: np.ndarray, seed: int) -> tuple[Floats, np.ndarray, Row]:
     classes = int(labels.max()) + 1
     if case.kind is None:
-        believed = believe(labels, [case.inputs], evidence=0.5)
+        belief = believe(labels, case.inputs, evidence=0.5)
     else:
         inputs = _sparse(case.inputs)[0] if case.kind == "text" else case.inputs
         shown = Shown(inputs, Blocks.of_one_row(len(labels)), seed)
-        believed = audit(panel_for(case.kind, shown), labels, classes, evidence=EVIDENCE[case.kind]).believed
-    suspicion = 1 - believed.p_right
-    return suspicion, suspicion > 0.5, {"rate": believed.rate}
+        belief = audit(panel_for(case.kind, shown), labels, classes, evidence=EVIDENCE[case.kind]).belief
+    low_to_high = [belief.rate.low, belief.rate.high]
+    more = {"rate": belief.rate.rate, "range": low_to_high, "has_signal": belief.has_signal}
+    return 1 - belief.p_right, belief.flagged, more
 
 
 def by_command(case: Case, labels: np.ndarray, seed: int) -> tuple[Floats, np.ndarray, Row]:

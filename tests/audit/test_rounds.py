@@ -56,11 +56,11 @@ def found(made):
 def test_it_finds_the_wrong_labels(made, found):
     _, labels, truth = made
     wrong = labels != truth
-    suspicion = 1 - found.believed.p_right
+    suspicion = 1 - found.belief.p_right
     flagged = suspicion > 0.5
     assert auroc(suspicion, wrong) > 0.97
     assert 2 * (flagged & wrong).sum() / (flagged.sum() + wrong.sum()) > 0.85
-    assert found.believed.rate == pytest.approx(wrong.mean(), abs=0.05)
+    assert found.belief.rate.rate == pytest.approx(wrong.mean(), abs=0.05)
 
 
 def test_each_round_leaves_out_what_seemed_wrong_after_the_one_before(made):
@@ -83,7 +83,7 @@ def test_no_more_is_left_out_than_allowed_nor_of_a_class_nor_what_was_checked(ma
     checked = labels != truth
     trusting = audit(panel(features), labels, 3, trusted=checked)
     assert all(round.kept[checked].all() for round in trusting.rounds)
-    assert (trusting.believed.p_right[checked] == 1).all()
+    assert (trusting.belief.p_right[checked] == 1).all()
     rare = np.where(np.arange(len(labels)) < 20, 2, labels % 2)  # one class of labels that mean nothing
     kept = audit(panel(features), rare, 3).rounds[-1].kept
     assert kept[rare == 2].mean() >= MIN_KEEP
@@ -94,7 +94,7 @@ def test_an_interrupted_audit_goes_on_to_the_same_bits(made, found):
     seen = []
     again = audit(panel(features), labels, 3, before=found.rounds[:1], follow=seen.append)
     assert len(seen) == len(found.rounds) - 1
-    assert np.array_equal(again.believed.p_right, found.believed.p_right)
+    assert np.array_equal(again.belief.p_right, found.belief.p_right)
 
 
 def test_rows_of_the_history_say_what_a_round_did(found):
@@ -123,5 +123,5 @@ ODD = {
 @pytest.mark.parametrize("case", ODD)
 def test_data_that_tell_nothing_are_audited_all_the_same(case):
     rows, labels, classes = ODD[case]
-    p_right = audit(panel_for("table", Shown(rows, Blocks.of_one_row(len(rows)))), labels, classes).believed.p_right
+    p_right = audit(panel_for("table", Shown(rows, Blocks.of_one_row(len(rows)))), labels, classes).belief.p_right
     assert ((p_right >= 0) & (p_right <= 1)).all()

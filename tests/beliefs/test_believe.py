@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from stepe.beliefs.believe import STEPS, SURE, TINY, believe, rate_with_range
+from stepe.beliefs.believe import STEPS, SURE, TINY, Grounds, believe
 from stepe.beliefs.noise_model import NoiseModel, undone
 
 SIGNAL = 3
@@ -55,11 +55,10 @@ def test_wrong_labels_are_found_corrected_and_counted(asymmetric):
     truth, labels, noisy, _ = planted(1, asymmetric=asymmetric)
     wrong = truth != labels
     found = believe(labels, [noisy])
-    flagged = found.p_right < 0.5
+    flagged = found.flagged
     assert (flagged & wrong).sum() / (flagged | wrong).sum() > 0.75
     assert (found.suggestion == truth)[flagged & wrong].mean() > 0.95
-    assert found.rate == pytest.approx(wrong.mean(), abs=0.05)
-    assert (found.structure > 0.9) == asymmetric
+    assert found.rate.rate == pytest.approx(wrong.mean(), abs=0.05)
 
 
 def test_suspicion_is_a_probability_that_holds():
@@ -78,13 +77,67 @@ def test_right_labels_are_believed():
     assert (found.p_right < 0.5).mean() < 0.03
 
 
-def test_a_suggestion_is_another_class_and_confidence_its_probability():
+def test_beside_a_label_that_is_pointed_out_stands_another_class_and_its_probability():
     _, labels, noisy, _ = planted(4, n=400)
-    found = believe(labels, [noisy])
-    assert not (found.suggestion == labels).any()
-    assert (found.confidence + found.p_right <= 1 + 1e-9).all()
-    two = believe(labels % 2, [noisy[:, :2] / noisy[:, :2].sum(1, keepdims=True)])
-    assert_allclose(two.confidence, 1 - two.p_right)
+    found = believe(labels, noisy)
+    assert not (found.suggestion == labels)[found.flagged].any()
+    assert (found.suggestion == labels)[~found.flagged].mean() > 0.9
+    assert (found.confidence + found.p_right <= 1 + 1e-9)[found.flagged].all()
+    two = believe(labels % 2, noisy[:, :2] / noisy[:, :2].sum(1, keepdims=True))
+    assert_allclose(two.confidence, np.maximum(two.p_right, 1 - two.p_right))
+
+
+def test_what_was_checked_is_right():
+    truth, labels, noisy, _ = planted(4, n=400)
+    checked = truth != labels
+    found = believe(labels, noisy, trusted=checked)
+    assert (found.p_right[checked] == 1).all()
+    assert not found.flagged[checked].any()
+
+
+def test_rows_that_taught_nothing_are_judged_on_the_same_scale_and_change_nothing():
+    truth, labels, noisy, _ = planted(5)
+    learned = np.arange(len(labels)) % 5 > 0
+    found = believe(labels, noisy, learned=learned)
+    alone = believe(labels[learned], noisy[learned])
+    assert_allclose(found.p_right[learned], alone.p_right)
+    assert_allclose(found.noise, alone.noise)
+    assert found.rate == alone.rate
+    wrong = truth != labels
+    assert (found.flagged & wrong)[~learned].sum() / (found.flagged | wrong)[~learned].sum() > 0.7
+
+
+def test_parts_of_the_rows_make_the_whole(monkeypatch):
+    _, labels, noisy, true = planted(6, n=300)
+    whole = Grounds.of(labels, [noisy, true]).posterior(1.0)
+    monkeypatch.setattr("stepe.beliefs.parts.CELLS", 64)
+    monkeypatch.setattr("stepe.beliefs.parts.in_parts.__defaults__", (64,))
+    for part, expected in zip(Grounds.of(labels, [noisy, true]).posterior(1.0), whole, strict=True):
+        assert_allclose(part, expected)
+
+
+def test_single_precision_gives_the_same_belief():
+    _, labels, noisy, true = planted(6)
+    exact, single = (believe(labels, [noisy.astype(kind), true.astype(kind)]) for kind in (np.float64, np.float32))
+    assert_allclose(single.p_right, exact.p_right, atol=1e-4)
+
+
+def test_labels_of_a_class_that_is_hardly_recognised_are_never_called_wrong():
+    random = np.random.default_rng(9)
+    labels = np.repeat([0, 1, 2], [500, 470, 30])
+    guesses = np.eye(3)[np.where(labels == 2, random.integers(0, 2, 1_000), labels)] * 0.9 + 1 / 30
+    found = believe(labels, guesses)
+    assert found.hardly_recognised == [2]
+    assert not found.flagged[labels == 2].any()
+    assert (found.p_right[labels == 2] >= 0.5).all()
+
+
+def test_where_guesses_know_nothing_nothing_is_flagged():
+    labels = np.random.default_rng(10).integers(0, 4, 500)
+    found = believe(labels, np.random.default_rng(11).dirichlet(np.ones(4), 500))
+    assert not found.has_signal
+    assert not found.flagged.any()
+    assert found.hardly_recognised == []
 
 
 def test_a_guess_of_nothing_leaves_labels_as_they_are():
@@ -97,7 +150,7 @@ def test_a_guess_of_nothing_leaves_labels_as_they_are():
 @pytest.mark.parametrize("asymmetric", [False, True])
 def test_the_range_of_the_rate_holds_the_truth(rate, asymmetric):
     truth, labels, noisy, true = planted(6, rate=rate, asymmetric=asymmetric)
-    found = rate_with_range(labels, [noisy, true, true])
+    found = believe(labels, [noisy, true, true]).rate
     assert found.low <= (truth != labels).mean() <= found.high
     assert found.low < found.rate < found.high < found.low + 0.2
 
@@ -105,12 +158,12 @@ def test_the_range_of_the_rate_holds_the_truth(rate, asymmetric):
 def test_where_nothing_is_wrong_the_range_begins_at_nothing():
     _, _, _, true = planted(7)
     drawn = np.array([np.random.default_rng(row).choice(5, p=guess) for row, guess in enumerate(true)])
-    found = rate_with_range(drawn, [true, true, true])
-    assert found.low == 0
-    assert found.high < 0.15
+    found = believe(drawn, [true, true, true])
+    assert found.may_be_clean
+    assert found.rate.high < 0.15
 
 
 def test_one_look_has_a_range_too():
     _, labels, noisy, _ = planted(8, n=300)
-    found = rate_with_range(labels, [noisy])
+    found = believe(labels, [noisy]).rate
     assert found.low < found.rate < found.high

@@ -184,16 +184,6 @@ def test_there_a_class_that_is_never_named_is_left_alone():
     assert not flags(ledger, given, BEYOND_BELIEF)[5:].any()
 
 
-def test_there_who_is_flagged_though_agreed_with_is_offered_no_other_label():
-    ledger, given = hardly_learned()
-    shows = torch.where(torch.arange(10) == 6, 0.8, 1.0)
-    table = table_of(ledger, given, BEYOND_BELIEF, shows, class_names=["A", "B"])
-    assert table["flagged"][6]
-    assert math.isnan(table["suggestion_confidence"][6])
-    assert "shows hardly anything" in table["reason"][6]
-    assert "the model says A" in table["reason"][9]
-
-
 def test_there_inputs_that_show_nothing_and_samples_without_a_guess_are_flagged_too_and_at_most_a_half():
     ledger, given = hardly_learned()
     ledger["guess"][5] = float("nan")
@@ -358,17 +348,3 @@ def test_numbered_names_are_row_numbers():
     assert names.ids == ["0", "1", "2"]
     assert names.rows == [0, 1, 2]
     assert names.split == "test"
-
-
-def test_an_input_that_shows_nothing_is_pointed_out_for_that():
-    ledger = judged(margin=[1.0] * 4, dropped=[True, True, True, False])
-    ledger.add_column("guess", torch.float16, 0.0, width=2)
-    ledger["guess"] = torch.tensor([[0.2, 0.8], [0.7, 0.3], [0.1, 0.9], [0.0, 1.0]])
-    labels = torch.tensor([0, 0, 0, 1])
-    shows = torch.tensor([0.1, 1.0, 0.9, 1.0])
-    table = table_of(ledger, labels, Rate(0.5, 0.5, 0.5), shows, class_names=["a", "b"])
-    assert table["flagged"].tolist() == [True, False, True, False]
-    assert table["reason"][0].endswith("it shows hardly anything of any class")
-    assert table["suggested_label"][0] == ""
-    assert table["suggested_label"][2] == "b"
-    assert "the model says b" in table["reason"][2]

@@ -18,9 +18,9 @@ BELIEF = Belief(
     p_right=np.array([0.9, np.nan, 0.1], dtype=np.float32),
     suggestion=np.array([0, -1, 1]),
     confidence=np.array([0.8, np.nan, 0.7]),
-    recognised=np.array([1, 0.5]),
+    recognised=np.array([True, False]),
     flagged=np.array([False, False, True]),
-    blank=np.array([False, True, False]),
+    evidence=0.75,
 )
 
 
@@ -45,10 +45,10 @@ def test_what_is_written_is_read(tmp_path):
     [
         lambda path: path.write_bytes(path.read_bytes()[:200]),
         lambda path: path.write_bytes(b""),
-        lambda path: np.savez(path, format=1),
+        lambda path: np.savez(path, format=2),
         lambda path: np.savez(path, format=np.array([{}], dtype=object), allow_pickle=True),
         lambda path: write_belief(path.parent, replace(BELIEF, flagged=np.array([True]))),
-        lambda path: np.savez(path, format=2),
+        lambda path: np.savez(path, format=1),
     ],
     ids=["torn", "empty", "incomplete", "pickled", "of two runs", "of another version"],
 )

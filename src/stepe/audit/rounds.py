@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepe.beliefs.believe import Believed, believe
+from stepe.beliefs.belief import Belief
+from stepe.beliefs.believe import Grounds, believe
 from stepe.beliefs.rate import CAP_OF_ESTIMATE
 from stepe.judges.base import Floats, Judge, View, one_hot
 from stepe.loop.numpy_selection import keep_lowest
@@ -29,6 +30,8 @@ class Round:
     view: View
     kept: Bools
     """the rows that the judge learned from"""
+    learned: Bools
+    """the rows that it might have learned from: all but those that are only judged"""
     rate: float
     """the share of wrong labels, by all rounds so far"""
 
@@ -37,7 +40,8 @@ class Round:
         return {
             "epoch": number,
             "kept": int(np.count_nonzero(self.kept)),
-            "drop_fraction": float((~self.kept).mean()),
+            "dropped": int(np.count_nonzero(self.learned & ~self.kept)),
+            "drop_fraction": 1 - np.count_nonzero(self.kept) / max(1, int(self.learned.sum())),
             "noise_rate": self.rate,
             "judge": dict(self.view.settings),
         }
@@ -47,7 +51,7 @@ class Round:
 class Audit:
     """What the rounds came to."""
 
-    believed: Believed
+    belief: Belief
     rounds: Sequence[Round]
 
 
@@ -78,23 +82,30 @@ def audit(
         min_keep: the share of every class, or of every group, that is never left out.
         groups: a number for each row, where ``min_keep`` protects groups and not classes.
         trusted: of each row, whether its label was checked: it is never left out.
-        weights: how much each row counts.
+        weights: how much each row counts; of rows that count nothing, labels are judged and teach nothing.
         before: rounds that an interrupted audit has made.
         follow: is told each round as it ends.
     """
     targets = one_hot(labels, classes)
     weights = np.ones(len(labels)) if weights is None else weights
-    floors = labels if groups is None else groups
-    done, kept = list(before), np.ones(len(labels), dtype=np.bool_)
-    looks = [round.view.probability for round in done]
-    believed = believe(labels, looks, evidence=evidence, trusted=trusted) if looks else None
-    while believed is None or len(done) < rounds:
-        if believed is not None:
-            share = min(float((believed.p_right < DOUBTED).mean()), rho_max)
-            kept = keep_lowest(1 - believed.p_right, share, groups=floors, min_keep=min_keep, trusted=trusted)
+    learned, floors = weights > 0, labels if groups is None else groups
+    checked = np.zeros(len(labels), dtype=np.bool_) if trusted is None else trusted
+
+    def suspicion_after(looks: Sequence[Floats]) -> Floats:
+        doubt = 1 - Grounds.of(labels, looks, learned).p_right(evidence)
+        return np.where(checked, 0.0, doubt)
+
+    done, looks = list(before), [round.view.probability for round in before]
+    suspicion = suspicion_after(looks) if looks else np.zeros(len(labels))
+    while len(done) < rounds:
+        kept = learned.copy()
+        share = min(float((suspicion[learned] > 1 - DOUBTED).mean()), rho_max)
+        kept[learned] = keep_lowest(
+            suspicion[learned], share, groups=floors[learned], min_keep=min_keep, trusted=checked[learned]
+        )
         view = judge.look(weights * kept, targets)
         looks.append(view.probability)
-        believed = believe(labels, looks, evidence=evidence, trusted=trusted)
-        done.append(Round(view, kept, believed.rate))
+        suspicion = suspicion_after(looks)
+        done.append(Round(view, kept, learned, float(suspicion[learned].mean())))
         follow(done[-1])
-    return Audit(believed, done)
+    return Audit(believe(labels, looks, evidence=evidence, trusted=trusted, learned=learned), done)

@@ -30,12 +30,14 @@ class Belief:
     """of each row, the class that it is likeliest of, its own label left out where that is pointed out; -1 for none"""
     confidence: Floats
     """of each row, the probability of the suggestion; NaN where there is none"""
-    recognised: Floats
-    """of each class, the share of its labels that may be called wrong: 1, unless the class is hardly recognised"""
+    recognised: npt.NDArray[np.bool_]
+    """of each class, whether its rows are told from others; labels of a class that is not are never called wrong"""
     flagged: npt.NDArray[np.bool_]
     """of each row, whether people are advised to look at its label"""
-    blank: npt.NDArray[np.bool_]
-    """of each row, whether it is pointed out because the input shows hardly anything of any class"""
+    has_signal: bool = True
+    """whether the rows say anything of their labels at all; if not, nothing is flagged"""
+    evidence: float | None = None
+    """how much a label counted as evidence of its own (tau); ``None`` where it did not"""
 
     @property
     def found_rate(self) -> Rate | None:
@@ -44,5 +46,10 @@ class Belief:
 
     @property
     def hardly_recognised(self) -> list[int]:
-        """The classes with labels that may not all be called wrong."""
-        return np.flatnonzero(self.recognised < 1).tolist()
+        """The classes whose labels are never called wrong, though others are."""
+        return np.flatnonzero(~self.recognised).tolist() if self.has_signal else []
+
+    @property
+    def may_be_clean(self) -> bool:
+        """Whether it may be that no label is wrong: the range of the rate begins at 0."""
+        return self.rate_was_found and self.has_signal and self.rate.low == 0

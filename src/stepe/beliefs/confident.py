@@ -46,7 +46,7 @@ def calibrated_joint(probability: Numbers, labels: Counts) -> Counts:
     """
     classes = probability.shape[1]
     size = np.bincount(labels, minlength=classes)
-    confident = is_confident(probability, labels)
+    confident = is_confident(probability, usual_confidence(probability, labels))
     likely = np.where(confident.sum(1) > 1, probability.argmax(1), confident.argmax(1))
     counted = confident.any(1)
     # In cleanlab's order of memory: sums then round alike, which settles ties between equal fractions alike.
@@ -57,15 +57,18 @@ def calibrated_joint(probability: Numbers, labels: Counts) -> Counts:
     return np.stack([_rounded(row) for row in scaled / scaled.sum() * len(labels)])
 
 
-def is_confident(probability: Numbers, labels: Counts) -> npt.NDArray[np.bool_]:
+def is_confident(probability: Numbers, usual: Numbers) -> npt.NDArray[np.bool_]:
     """Say where a row is as surely of a class as the rows with that label usually are (rows x classes)."""
+    confident: npt.NDArray[np.bool_] = probability >= usual - CLOSE
+    return confident
+
+
+def usual_confidence(probability: Numbers, labels: Counts) -> Numbers:
+    """Return how likely rows with a label usually are to be of its class; a class that nobody carries is nobody's."""
     classes = probability.shape[1]
     size = np.bincount(labels, minlength=classes)
     own = np.bincount(labels, weights=probability[np.arange(len(labels)), labels], minlength=classes)
-    # A class that nobody carries is nobody's.
-    usual = np.where(size > 0, np.maximum(own / np.maximum(size, 1), LOWEST_THRESHOLD), np.inf)
-    confident: npt.NDArray[np.bool_] = probability >= usual - CLOSE
-    return confident
+    return np.where(size > 0, np.maximum(own / np.maximum(size, 1), LOWEST_THRESHOLD), np.inf)
 
 
 def _rounded(row: Numbers) -> Counts:

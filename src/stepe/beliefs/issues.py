@@ -66,7 +66,6 @@ def issue_table(
         past.dropped_share.tolist(),
         suggested,
         confidence.tolist(),
-        belief.blank.tolist(),
         strict=True,
     )
     return {
@@ -104,10 +103,8 @@ def suggested_names(
     return turned_names(labels, belief.suggestion, (belief.suggestion >= 0) & (past.margin < 0), class_names)
 
 
-def _reason(flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float, blank: bool) -> str:
+def _reason(flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float) -> str:
     often = f"dropped in {dropped_share:.0%} of the epochs after the warm-up"
-    if blank:
-        return f"{often}; it shows hardly anything of any class" if dropped else "it shows hardly anything of any class"
     if flagged:
         sure = "" if confidence != confidence else f" ({confidence:.0%})"
         said = f"the model says {suggested}{sure}" if suggested else ""

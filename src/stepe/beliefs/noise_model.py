@@ -10,14 +10,17 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from stepe.beliefs.confident import CLOSE, is_confident
+from stepe.beliefs.confident import CLOSE, is_confident, usual_confidence
+from stepe.beliefs.parts import in_parts
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 DRAWN = 0.5
 """how far a class's wrong labels are drawn towards the frequencies of all labels: few rows say how they go wrong"""
 NOBODY = -1
+ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -28,18 +31,30 @@ class NoiseModel:
     named: Labels
     """of each row, the class that its guess names surely; -1 where it names none"""
     classes: int
+    rows: Bools | None = None
+    """of each row, whether it was counted; ``None``: all were"""
 
     @classmethod
-    def counted(cls, labels: Labels, guesses: Floats) -> "NoiseModel":
-        """Count the rows whose guess is as sure of a class as guesses of rows with that label usually are."""
-        classes, sure = guesses.shape[1], is_confident(guesses, labels)
-        named = np.where(sure, guesses, -1).argmax(1)
-        return cls(labels, np.where(sure.any(1), named, NOBODY), classes)
+    def counted(cls, labels: Labels, guesses: Floats, rows: Bools | None = None) -> "NoiseModel":
+        """Count the rows whose guess is as sure of a class as guesses of rows with that label usually are.
+
+        ``rows`` says which rows are counted, and which are only judged; by default all are.
+        """
+        classes, named = guesses.shape[1], np.full(len(labels), NOBODY)
+        taught = slice(None) if rows is None else rows
+        usual = usual_confidence(guesses[taught], labels[taught])
+        for part in in_parts(len(labels), classes):
+            sure = is_confident(guesses[part], usual)
+            named[part] = np.where(sure.any(1), np.where(sure, guesses[part], -1).argmax(1), NOBODY)
+        if rows is not None:
+            named[~rows] = NOBODY
+        return cls(labels, named, classes, rows)
 
     @cached_property
     def frequency(self) -> Floats:
         """The share of each class among the labels."""
-        return np.bincount(self.labels, minlength=self.classes) / max(1, len(self.labels))
+        labels = self.labels if self.rows is None else self.labels[self.rows]
+        return np.bincount(labels, minlength=self.classes) / max(1, len(labels))
 
     @cached_property
     def matrix(self) -> Floats:
@@ -51,11 +66,12 @@ class NoiseModel:
         np.fill_diagonal(drawn, found.diagonal())
         return drawn
 
-    def of_labels(self) -> Floats:
+    def of_labels(self, part: slice = ALL) -> Floats:
         """Return each row's probability of its label under each true class, the row's own count taken out."""
-        evidence = self.matrix[:, self.labels].T.copy()
-        rows = np.flatnonzero(self.named != NOBODY)
-        named, label = self.named[rows], self.labels[rows]
+        labels = self.labels[part]
+        evidence = self.matrix[:, labels].T.copy()
+        rows = np.flatnonzero(self.named[part] != NOBODY)
+        named, label = self.named[part][rows], labels[rows]
         worth = self._worth[label]
         agrees = named == label
         total = self._counts.sum(1)[named] - worth
@@ -78,7 +94,8 @@ class NoiseModel:
     def _worth(self) -> Floats:
         """How many rows each counted row of a label stands for, so that labels occur as often as they do."""
         counted = self._raw.sum(0)
-        return np.where(counted > 0, self.frequency * len(self.labels) / np.maximum(counted, 1), 0.0)
+        total = len(self.labels) if self.rows is None else np.count_nonzero(self.rows)
+        return np.where(counted > 0, self.frequency * total / np.maximum(counted, 1), 0.0)
 
     @cached_property
     def _counts(self) -> Floats:

@@ -59,9 +59,8 @@ def believe(ledger: Ledger, task: Task, posterior: Posterior | None = None, *, f
         noise=_array(noise),
         p_right=_array(torch.where(torch.isnan(trust), _percentile_trust(ledger["loss"]), trust)),
         **_suggested(prediction, confidence, ledger.n),
-        recognised=_array(recognised),
+        recognised=_array(recognised == 1),
         flagged=_array(flagged),
-        blank=_array(blank),
     )
 
 
@@ -81,9 +80,8 @@ def believe_unseen(seen: Observation, classes: int) -> Belief:
         noise=_array(torch.full((classes, classes), torch.nan)),
         p_right=_array(missing if seen.given_probability is None else seen.given_probability),
         **_suggested(seen.prediction, seen.confidence, n),
-        recognised=_array(torch.ones(classes)),
+        recognised=np.ones(classes, dtype=np.bool_),
         flagged=_array(nothing),
-        blank=_array(nothing),
     )
 
 
@@ -148,7 +146,7 @@ def _percentile_trust(loss: Tensor) -> Tensor:
     return 1 - (rank + 1) / len(loss)
 
 
-def _suggested(prediction: Tensor | None, confidence: Tensor | None, n: int) -> dict[str, npt.NDArray[Any]]:
+def _suggested(prediction: Tensor | None, confidence: Tensor | None, n: int) -> dict[str, Any]:
     """Return a suggestion and its confidence; logits that are not finite suggest nothing."""
     nobody = torch.full((n,), -1, dtype=torch.int64)
     if prediction is None:

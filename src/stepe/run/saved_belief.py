@@ -2,7 +2,7 @@
 
 from dataclasses import astuple, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILE = "belief.npz"
-FORMAT = 1
-BLANK = "shows hardly anything of any class"
-"""what older versions wrote among the reasons of a sample that is pointed out for its input"""
+FORMAT = 2
 
 
 def write_belief(folder: Path, belief: Belief) -> None:
     """Write a belief into a run folder, under the names of its fields."""
-    arrays = {name: value for name, value in vars(belief).items() if name != "rate"}
+    arrays: dict[str, Any] = {name: value for name, value in vars(belief).items() if name != "rate"}
+    arrays["evidence"] = np.nan if belief.evidence is None else belief.evidence
     with replacing(inside(folder, FILE)) as temporary:
         np.savez_compressed(temporary, format=FORMAT, rate=np.array(astuple(belief.rate)), **arrays)
 
@@ -38,11 +37,13 @@ def read_belief(folder: Path) -> Belief | None:
         with np.load(path, allow_pickle=False) as found:
             if int(found["format"]) != FORMAT:
                 raise RunError(f"{path} was made by another version of stepe; use that one")
-            arrays = {each.name: found[each.name] for each in fields(Belief)}
+            arrays: dict[str, Any] = {each.name: found[each.name] for each in fields(Belief)}
         arrays["rate"] = Rate(*arrays["rate"].tolist())
-        belief = Belief(**arrays | {"rate_was_found": bool(arrays["rate_was_found"])})
+        arrays |= {name: bool(arrays[name]) for name in ("rate_was_found", "has_signal")}
+        evidence = float(arrays["evidence"])
+        belief = Belief(**arrays | {"evidence": None if evidence != evidence else evidence})
         rows = {len(each) for each in (belief.p_right, belief.suggestion, belief.confidence, belief.flagged)}
-        if len(rows | {len(belief.blank)}) > 1 or belief.noise.shape != (len(belief.recognised),) * 2:
+        if len(rows) > 1 or belief.noise.shape != (len(belief.recognised),) * 2:
             raise ValueError("its parts do not belong together")
     except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile) as error:
         raise RunError(f"{path} cannot be read ({error}); make the run again") from error
@@ -54,8 +55,8 @@ def belief_of_tables(config: Config, summary: Summary, samples: "pd.DataFrame") 
     training = samples[samples["split"] == "train"]
     number = {name: i for i, name in enumerate(config.class_names)}
     classes, known = len(number), config.fit.noise_rate
-    recognised = np.ones(classes)
-    recognised[list(summary.hardly_recognised)] = 0
+    recognised = np.ones(classes, dtype=np.bool_)
+    recognised[list(summary.hardly_recognised)] = False
     return Belief(
         rate=summary.noise_rate or (UNKNOWN if known is None else Rate(known, known, known)),
         rate_was_found=summary.noise_rate is not None,
@@ -65,5 +66,4 @@ def belief_of_tables(config: Config, summary: Summary, samples: "pd.DataFrame") 
         confidence=training["suggestion_confidence"].to_numpy(dtype=np.float64),
         recognised=recognised,
         flagged=training["flagged"].to_numpy(dtype=np.bool_),
-        blank=training["reason"].str.contains(BLANK, regex=False).to_numpy(dtype=np.bool_),
     )
