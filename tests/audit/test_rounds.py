@@ -97,6 +97,23 @@ def test_an_interrupted_audit_goes_on_to_the_same_bits(made, found):
     assert np.array_equal(again.belief.p_right, found.belief.p_right)
 
 
+def test_a_round_that_would_change_nothing_is_not_made(made):
+    features, labels, truth = made
+    assert len(audit(panel(features), truth, 3, rounds=5).rounds) < len(audit(panel(features), labels, 3).rounds)
+
+
+def test_rows_of_no_weight_are_judged_and_teach_nothing(made):
+    features, labels, truth = made
+    learned = np.arange(len(labels)) % 4 > 0
+    found = audit(panel(features), labels, 3, weights=learned.astype(float))
+    others = np.where(learned, labels, (labels + 1) % 3)
+    again = audit(panel(features), others, 3, weights=learned.astype(float))
+    np.testing.assert_array_equal(found.rounds[-1].view.probability, again.rounds[-1].view.probability)
+    assert found.belief.rate == again.belief.rate
+    assert not any(round.kept[~learned].any() for round in found.rounds)
+    assert auroc((1 - found.belief.p_right)[~learned], (labels != truth)[~learned]) > 0.95
+
+
 def test_rows_of_the_history_say_what_a_round_did(found):
     rows = [round.row(number) for number, round in enumerate(found.rounds)]
     assert [row["epoch"] for row in rows] == [0, 1, 2]

@@ -17,6 +17,9 @@ Labels = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 ROUNDS = 3
+"""rounds at most"""
+CHANGED = 0.01
+"""a round that would learn from nearly the same rows as the last is not made: fewer than this share are others"""
 MIN_KEEP = 0.5
 """share of every class that is never dropped: of a rare one, hardly recognised at first, all would go"""
 DOUBTED = 0.7
@@ -77,7 +80,8 @@ def audit(
         labels: the class that each row is said to be of.
         classes: how many classes there are.
         evidence: how much a label says for itself (:func:`stepe.beliefs.believe.believe`).
-        rounds: how many; one is a look at all rows, each further one leaves out the labels that seem wrong by then.
+        rounds: how many at most; one is a look at all rows, each further one leaves out the labels that seem wrong by
+            then. When these are nearly the same as the time before, it is over.
         rho_max: the largest share of the rows that is ever left out.
         min_keep: the share of every class, or of every group, that is never left out.
         groups: a number for each row, where ``min_keep`` protects groups and not classes.
@@ -103,6 +107,8 @@ def audit(
         kept[learned] = keep_lowest(
             suspicion[learned], share, groups=floors[learned], min_keep=min_keep, trusted=checked[learned]
         )
+        if done and np.count_nonzero(kept != done[-1].kept) < CHANGED * np.count_nonzero(learned):
+            break
         view = judge.look(weights * kept, targets)
         looks.append(view.probability)
         suspicion = suspicion_after(looks)

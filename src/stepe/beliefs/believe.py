@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stepe.beliefs.belief import Belief
-from stepe.beliefs.noise_model import Bools, Floats, Labels, NoiseModel, undone
+from stepe.beliefs.noise_model import NOBODY, Bools, Floats, Labels, NoiseModel, undone
+from stepe.beliefs.outside import outside
 from stepe.beliefs.parts import in_parts
 from stepe.beliefs.rate import Rate
 from stepe.beliefs.signal import hardly_recognised, has_signal
@@ -132,29 +133,41 @@ class Grounds:
     def posterior(self, evidence: float) -> tuple[Floats, Labels, Floats]:
         """Return how likely each label is right, which class is the likeliest, and how likely that is.
 
-        Beside a label that is more likely wrong than right stands another one, even where it is the likeliest of all.
+        Beside a label that is more likely wrong than right stands another one, even where it is the likeliest of all;
+        beside one on an input of none of the classes, none (-1).
         """
         n, classes = self.guess.shape
+        beyond = outside(self.guess, evidence, self.noise.rows)
         right, suggestion, confidence = np.empty(n), np.empty(n, dtype=np.int64), np.empty(n)
         # A first belief by the counted matrix alone: its rate is that of the matrix in which wrong labels are alike.
         for part in in_parts(n, classes):
-            of_label = _bayes(self.guess[part], self.noise.of_labels(part), evidence)
+            of_label, _ = self._bayes(part, self.noise.of_labels(part), beyond[part], evidence)
             right[part] = of_label[np.arange(len(of_label)), self.labels[part]]
         learned = slice(None) if self.noise.rows is None else self.noise.rows
         rate = float(1 - right[learned].mean())
         structure = self._structure(rate)
         for part in in_parts(n, classes):
             labels = self.labels[part]
+            rows = np.arange(len(labels))
             counted = np.maximum(self.noise.of_labels(part), TINY)
             pooled = counted**structure * _alike(labels, classes, rate) ** (1 - structure)
-            posterior = _bayes(self.guess[part], pooled, evidence)
-            rows = np.arange(len(labels))
+            posterior, none = self._bayes(part, pooled, beyond[part], evidence)
             right[part] = posterior[rows, labels]
             doubted = right[part] < 1 - FLAGGED
             posterior[rows[doubted], labels[doubted]] = -1
-            suggestion[part] = posterior.argmax(1)
-            confidence[part] = posterior[rows, suggestion[part]]
-        return right, suggestion, np.maximum(confidence, 0)
+            likeliest = posterior.argmax(1)
+            sure = np.maximum(posterior[rows, likeliest], 0)
+            suggestion[part] = np.where(sure > none, likeliest, NOBODY)
+            confidence[part] = np.where(sure > none, sure, np.nan)
+        return right, suggestion, confidence
+
+    def _bayes(self, part: slice, of_label: Floats, beyond: Floats, evidence: float) -> tuple[Floats, Floats]:
+        """Return how likely each class is, and how likely none of them; a label of none is one of those in use."""
+        likely = (1 - beyond)[:, None] * np.maximum(self.guess[part], TINY) * np.maximum(of_label, TINY) ** evidence
+        none = beyond * self.noise.frequency[self.labels[part]] ** evidence
+        total = likely.sum(1) + none
+        likely /= total[:, None]
+        return likely, none / total
 
     def _structure(self, rate: float) -> float:
         """Weigh the counted matrix by how surely labels are likelier under it than if all wrong ones were alike."""
@@ -169,12 +182,6 @@ class Grounds:
         error = float(gain.std()) / np.sqrt(len(gain))
         surely = float(gain.mean()) / error if error > 0 else 0.0
         return float(1 / (1 + np.exp(-np.clip((surely - SURE) / STEEP, -50, 50))))
-
-
-def _bayes(guess: Floats, of_label: Floats, evidence: float) -> Floats:
-    likely: Floats = np.maximum(guess, TINY) * np.maximum(of_label, TINY) ** evidence
-    likely /= likely.sum(1, keepdims=True)
-    return likely
 
 
 def _alike(labels: Labels, classes: int, rate: float) -> Floats:

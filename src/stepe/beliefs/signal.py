@@ -10,7 +10,7 @@ RARE = 0.5
 """a class is rare that has less than this share of what it would have if all classes had alike"""
 AT_LEAST, SHARE = 10, 0.25
 """of a rare class, so many rows are looked at, or this share of its labels: those likeliest to be of it"""
-RECOGNISED = 2 / 3
+RECOGNISED = 0.8
 """share of them that must carry its label"""
 TINY = 1e-9
 
