@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import RidgeCV
 
+from stepe.judges.axes import on_few_axes
 from stepe.judges.base import Floats, one_hot
 from stepe.judges.blocks import Blocks
-from stepe.judges.linear import linear, on_few_axes
+from stepe.judges.linear import linear
 from stepe.judges.ridge import Gathered, Solved
 
 
@@ -41,14 +42,14 @@ def test_leaving_out_equals_solving_again(number: np.ndarray, columns: int) -> N
     rows, weights, targets = made(60, columns)
     blocks, solved = Blocks(number), Solved(Gathered.of(rows, weights, targets))
     for penalty in solved.penalties[[3, 8, 14]].tolist():
-        found = solved.left_out(rows, solved.turned(rows), weights, targets, penalty, blocks)
+        found = solved.left_out(rows, weights, targets, penalty, blocks)
         np.testing.assert_allclose(found, solved_without(rows, weights, targets, penalty, blocks), atol=1e-6)
 
 
 def test_it_agrees_with_scikit_learn() -> None:
     rows, _, targets = made(60, 5)
     solved = Solved(Gathered.of(rows, np.ones(60), targets))
-    found = solved.left_out(rows, solved.turned(rows), np.ones(60), targets, 0.5, Blocks.of_one_row(60))
+    found = solved.left_out(rows, np.ones(60), targets, 0.5, Blocks.of_one_row(60))
     reference = RidgeCV([0.5], fit_intercept=False, store_cv_results=True, scoring=None).fit(rows, targets)
     np.testing.assert_allclose((found - targets) ** 2, reference.cv_results_[:, :, 0], atol=1e-10)
 

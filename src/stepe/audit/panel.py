@@ -10,12 +10,14 @@ from scipy.sparse import issparse
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from stepe.errors import InputError
+from stepe.judges.axes import FewAxes
 from stepe.judges.base import Floats, Judge
 from stepe.judges.blocks import Blocks
 from stepe.judges.folds import InFolds
 from stepe.judges.forest import Forest
 from stepe.judges.kernel import kernel, rank_kernel
-from stepe.judges.linear import linear, on_few_axes
+from stepe.judges.linear import linear
+from stepe.judges.maps import Step
 from stepe.judges.neighbours import Neighbours, nearest
 from stepe.judges.panel import Panel
 from stepe.options.layout import DataKind
@@ -37,7 +39,19 @@ class Shown:
     @cached_property
     def axes(self) -> Floats:
         """The rows on their main axes, where there are many columns."""
-        return on_few_axes(self.inputs, seed=self.seed)
+        return np.asarray(self._few.rows, dtype=np.float64)
+
+    def to_axes(self) -> Sequence[Step]:
+        """Return the steps from the inputs to the axes."""
+        return self._few.steps
+
+    def to_columns(self) -> Sequence[Step]:
+        """Return the steps from the inputs to the columns."""
+        return self._few.steps if issparse(self.inputs) else ()
+
+    @cached_property
+    def _few(self) -> FewAxes:
+        return FewAxes(self.inputs, self.seed)
 
     @cached_property
     def columns(self) -> Floats:
@@ -46,9 +60,9 @@ class Shown:
 
 
 MAKERS: dict[str, Callable[[Shown], Judge]] = {
-    "linear": lambda shown: linear(shown.axes, shown.blocks, seed=shown.seed),
-    "kernel": lambda shown: kernel(shown.columns, shown.blocks, seed=shown.seed),
-    "ranks": lambda shown: rank_kernel(shown.columns, shown.blocks, seed=shown.seed),
+    "linear": lambda shown: linear(shown.axes, shown.blocks, seed=shown.seed, before=shown.to_axes),
+    "kernel": lambda shown: kernel(shown.columns, shown.blocks, seed=shown.seed, before=shown.to_columns),
+    "ranks": lambda shown: rank_kernel(shown.columns, shown.blocks, seed=shown.seed, before=shown.to_columns),
     "forest": lambda shown: Forest(shown.columns.astype(np.float32), shown.blocks, shown.seed),
     "neighbours": lambda shown: Neighbours(nearest(shown.axes, NEIGHBOURS), shown.blocks),
     "boosting": lambda shown: InFolds(

@@ -7,8 +7,9 @@ import numpy.typing as npt
 
 from stepe.errors import InputError
 from stepe.judges.base import Floats, Settings, View
-from stepe.judges.blocks import Blocks, frequencies
-from stepe.judges.likelihood import best_temperature, likelihood, sample_of_rows, tempered
+from stepe.judges.blocks import Blocks, Frequencies, Index
+from stepe.judges.chunks import chunks
+from stepe.judges.likelihood import Fit, logarithm, sample_of_rows, tempered
 
 GRID = 2048
 """Rows of length 1 are rounded to this many steps. Products and sums are then whole numbers below 2 ** 24, exact in
@@ -76,15 +77,25 @@ class Neighbours:
 
     def look(self, weights: Floats, targets: Floats, settings: Settings | None = None) -> View:
         """Let the neighbours that count vote with their targets."""
-        number = self.blocks.number
-        voting = weights[self.found] * (number[self.found] != number[:, None])
-        votes = np.zeros_like(targets)
-        for place in range(self.found.shape[1]):  # one column at a time: rows x neighbours x classes would be large
-            votes += voting[:, place, None] * targets[self.found[:, place]]
-        prior = frequencies(self.blocks, weights, targets)
+        prior = Frequencies(self.blocks, weights, targets)
         if settings is None:
-            settings = _choose(votes, prior, weights, targets)
-        return View(tempered(_shares(votes, prior, settings["count"]), settings["temperature"]), settings)
+            some = sample_of_rows(weights, targets.shape[1])
+            votes = self._votes(some, weights, targets)
+            settings = _choose(votes, prior.around(some), weights[some], targets[some])
+        probability = np.empty_like(targets)
+        for part in chunks(*targets.shape):
+            rows = np.arange(part.start, part.stop)
+            shares = _shares(self._votes(rows, weights, targets), prior.around(rows), settings["count"])
+            tempered(shares, settings["temperature"], out=probability[part])
+        return View(probability, settings)
+
+    def _votes(self, rows: Index, weights: Floats, targets: Floats) -> Floats:
+        number, found = self.blocks.number, self.found[rows]
+        voting = weights[found] * (number[found] != number[rows, None])
+        votes = np.zeros((len(rows), targets.shape[1]))
+        for place in range(found.shape[1]):  # one column at a time: rows x neighbours x classes would be large
+            votes += voting[:, place, None] * targets[found[:, place]]
+        return votes
 
 
 def _shares(votes: Floats, prior: Floats, count: float) -> Floats:
@@ -95,13 +106,11 @@ def _shares(votes: Floats, prior: Floats, count: float) -> Floats:
 
 def _choose(votes: Floats, prior: Floats, weights: Floats, targets: Floats) -> Settings:
     """Choose the pseudo-count and temperature under which the rows that count are likeliest."""
-    some = sample_of_rows(weights)
-    votes, prior, weights, targets = votes[some], prior[some], weights[some], targets[some]
     best, chosen = -np.inf, {"count": 1.0, "temperature": 1.0}
     for count in COUNTS:
-        scores = np.log(_shares(votes, prior, count))
-        temperature = best_temperature(scores, weights, targets)
-        found = likelihood(tempered(np.exp(scores), temperature), weights, targets)
+        fit = Fit(logarithm(_shares(votes, prior, count)), weights, targets)
+        temperature = fit.best_temperature()
+        found = fit.likelihood(temperature)
         if found > best:
             best, chosen = found, {"count": count, "temperature": temperature}
     return chosen
