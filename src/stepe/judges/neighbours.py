@@ -1,6 +1,7 @@
 """The nearest neighbours of every row, by the angle between them, and a judge that asks them."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,30 @@ def nearest(features: npt.ArrayLike, k: int, chunk: int | None = None) -> npt.ND
         order = np.argsort(-np.take_along_axis(rank, best, 1), axis=1)
         found.append(np.take_along_axis(best, order, 1))
     return np.concatenate(found)
+
+
+def can_search() -> bool:
+    """Tell whether neighbours can be found without comparing all pairs."""
+    return find_spec("pynndescent") is not None
+
+
+def nearly_nearest(features: npt.ArrayLike, k: int, *, seed: int = 0) -> npt.NDArray[np.int64]:
+    """Find most of the ``k`` nearest other rows of each, nearest first, by NN-descent (Dong et al., 2011).
+
+    Where fewer are found, the row itself stands in their place, which votes for nobody. The same rows and seed give the
+    same neighbours.
+    """
+    from pynndescent import NNDescent
+
+    rows = _on_the_grid(np.asarray(features, dtype=np.float32)) / np.float32(GRID)
+    n = len(rows)
+    k = min(k, n - 1)
+    found = NNDescent(rows, metric="cosine", n_neighbors=k + 1, random_state=seed, n_jobs=1).neighbor_graph[0]
+    itself = np.arange(n)[:, None]
+    found = np.where(found < 0, itself, found).astype(np.int64)
+    order = np.argsort(found == itself, axis=1, kind="stable")  # itself last
+    others: npt.NDArray[np.int64] = np.take_along_axis(found, order, 1)[:, :k]
+    return others
 
 
 def _on_the_grid(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
