@@ -125,7 +125,7 @@ def test_settings_handed_back_repeat_the_view(make: Maker) -> None:
 @every_judge
 @pytest.mark.parametrize("classes", [2, 20, 1_000])
 def test_two_classes_or_a_thousand(make: Maker, classes: int) -> None:
-    n = max(200, 2 * classes)
+    n = max(200, 3 * classes)
     if make in (in_folds, boosting) and classes == 1_000:
         pytest.skip("it is the classifier that is slow")
     columns, labels = made_data(n, classes, 4 if classes < 1_000 else 40)
