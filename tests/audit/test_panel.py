@@ -68,6 +68,12 @@ def test_neighbours_are_found_once_however_many_judges_ask():
     assert first.found is second.found is shown.neighbours
 
 
+def test_neighbours_of_sparse_rows_are_those_of_dense_ones():
+    dense, sparse = (Shown(rows, ALONE).neighbours for rows in (ROWS, csr_matrix(ROWS)))
+    alike = [len(set(one) & set(other)) for one, other in zip(dense.tolist(), sparse.tolist(), strict=True)]
+    assert np.mean(alike) > 0.98 * NEIGHBOURS
+
+
 @pytest.mark.parametrize(
     "inputs", [ROWS, csr_matrix(ROWS), RANDOM.normal(size=(60, 900))], ids=["few", "sparse", "many"]
 )

@@ -1,5 +1,6 @@
 """What holds for every judge."""
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -154,6 +155,19 @@ def test_parts_of_any_size_give_the_same_answer(make: Maker, monkeypatch: pytest
     monkeypatch.setattr(chunks, "__defaults__", (7,))
     again = judge.look(np.ones(120), targets, view.settings)
     np.testing.assert_allclose(again.probability, view.probability, atol=1e-10)
+
+
+@pytest.mark.parametrize(("make", "most"), [(linear, 1.5), (neighbours, 1.5), (forest, 4), (panel, 6)])
+def test_few_arrays_of_rows_by_classes_are_made(make: Maker, most: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns, labels = made_data(2_000, 500, 10)
+    judge, targets, weights = make(columns, Blocks.of_one_row(2_000)), one_hot(labels, 500, np.float32), np.ones(2_000)
+    settings = judge.look(weights, targets).settings
+    monkeypatch.setattr(chunks, "__defaults__", (10_000,))
+    tracemalloc.start()
+    judge.look(weights, targets, settings)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < most * targets.nbytes
 
 
 @every_judge
