@@ -1,14 +1,18 @@
 """What holds for every judge."""
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.naive_bayes import GaussianNB
+from threadpoolctl import threadpool_limits
 
 from stepe.judges.base import Floats, Judge, one_hot
 from stepe.judges.blocks import Blocks
+from stepe.judges.chunks import chunks
 from stepe.judges.folds import InFolds
 from stepe.judges.forest import Forest
 from stepe.judges.kernel import kernel, rank_kernel
@@ -31,6 +35,11 @@ def in_folds(columns: Floats, blocks: Blocks) -> InFolds:
     return InFolds("bayes", GaussianNB(), columns, blocks, repeats=2)
 
 
+def boosting(columns: Floats, blocks: Blocks) -> InFolds:
+    small = HistGradientBoostingClassifier(max_iter=8, min_samples_leaf=5)
+    return InFolds("boosting", small, columns, blocks)
+
+
 def panel(columns: Floats, blocks: Blocks) -> Panel:
     return Panel([kernel(columns, blocks), forest(columns, blocks)])
 
@@ -42,16 +51,17 @@ MAKERS: dict[str, Maker] = {
     "forest": forest,
     "neighbours": neighbours,
     "folds": in_folds,
+    "boosting": boosting,
     "panel": panel,
 }
 every_judge = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
-def made_data(n: int = 120, classes: int = 3, seed: int = 0) -> tuple[Floats, np.ndarray]:
-    random = np.random.default_rng(seed)
+def made_data(n: int = 120, classes: int = 3, width: int = 4) -> tuple[Floats, np.ndarray]:
+    random = np.random.default_rng(0)
     labels = np.arange(n) % classes
-    centres = random.standard_normal((classes, 4)) * 2
-    return centres[labels] + random.standard_normal((n, 4)), labels
+    centres = random.standard_normal((classes, width)) * 2
+    return centres[labels] + random.standard_normal((n, width)), labels
 
 
 @every_judge
@@ -114,12 +124,82 @@ def test_settings_handed_back_repeat_the_view(make: Maker) -> None:
 
 
 @every_judge
-@pytest.mark.parametrize("classes", [2, 20])
-def test_two_classes_or_twenty(make: Maker, classes: int) -> None:
-    columns, labels = made_data(200, classes)
-    view = make(columns, Blocks.of_one_row(200)).look(np.ones(200), one_hot(labels, classes))
-    assert view.probability.shape == (200, classes)
+@pytest.mark.parametrize("classes", [2, 20, 1_000])
+def test_two_classes_or_a_thousand(make: Maker, classes: int) -> None:
+    n = max(200, 3 * classes)
+    if make in (in_folds, boosting) and classes == 1_000:
+        pytest.skip("it is the classifier that is slow")
+    columns, labels = made_data(n, classes, 4 if classes < 1_000 else 40)
+    view = make(columns, Blocks.of_one_row(n)).look(np.ones(n), one_hot(labels, classes))
+    assert view.probability.shape == (n, classes)
     assert (view.probability.argmax(1) == labels).mean() > 1.5 / classes
+
+
+@every_judge
+def test_an_answer_has_the_precision_of_the_targets(make: Maker) -> None:
+    columns, labels = made_data(200, 20)
+    judge, targets = make(columns, Blocks(np.arange(200) // 2)), one_hot(labels, 20)
+    double = judge.look(np.ones(200), targets)
+    single = judge.look(np.ones(200), one_hot(labels, 20, np.float32), double.settings)
+    assert (double.probability.dtype, single.probability.dtype) == (np.float64, np.float32)
+    np.testing.assert_allclose(single.probability, double.probability, atol=1e-5)
+    chosen = judge.look(np.ones(200), one_hot(labels, 20, np.float32)).settings
+    assert chosen == pytest.approx(double.settings, rel=0.05)
+
+
+@every_judge
+def test_parts_of_any_size_give_the_same_answer(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns, labels = made_data()
+    judge, targets = make(columns, Blocks(np.arange(120) // 2)), one_hot(labels, 3)
+    view = judge.look(np.ones(120), targets)
+    monkeypatch.setattr(chunks, "__defaults__", (7,))
+    again = judge.look(np.ones(120), targets, view.settings)
+    np.testing.assert_allclose(again.probability, view.probability, atol=1e-10)
+
+
+@pytest.mark.parametrize(("make", "most"), [(linear, 1.5), (neighbours, 1.5), (forest, 4), (panel, 6)])
+def test_few_arrays_of_rows_by_classes_are_made(make: Maker, most: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns, labels = made_data(2_000, 500, 10)
+    judge, targets, weights = make(columns, Blocks.of_one_row(2_000)), one_hot(labels, 500, np.float32), np.ones(2_000)
+    settings = judge.look(weights, targets).settings
+    monkeypatch.setattr(chunks, "__defaults__", (10_000,))
+    tracemalloc.start()
+    judge.look(weights, targets, settings)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < most * targets.nbytes
+
+
+@every_judge
+def test_threads_of_the_arithmetic_change_nothing_beyond_rounding(make: Maker) -> None:
+    columns, labels = made_data()
+    answers = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            judge = make(columns, Blocks.of_one_row(120))
+            settings = answers[0].settings if answers else None
+            answers.append(judge.look(np.ones(120), one_hot(labels, 3), settings))
+    np.testing.assert_allclose(answers[1].probability, answers[0].probability, atol=1e-7)
+
+
+@every_judge
+def test_what_a_label_does_to_its_own_row_through_shared_settings_falls_with_the_rows(make: Maker) -> None:
+    """Penalty, temperature and shares are chosen by all rows, a row's own label among them."""
+
+    def effect(n: int) -> float:
+        columns, labels = made_data(n)
+        judge, targets = make(columns, Blocks.of_one_row(n)), one_hot(labels, 3)
+        view, changes = judge.look(np.ones(n), targets), []
+        for row in (1, n // 3, n // 2, n - 2):
+            changed = targets.copy()
+            changed[row] = np.roll(changed[row], 1)
+            again = judge.look(np.ones(n), changed)
+            changes.append(np.abs(again.probability[row] - view.probability[row]).max())
+        return float(np.mean(changes))
+
+    few, many = effect(100), effect(1_600)
+    assert many < max(few / 2, 1e-12)
+    assert many < 0.005
 
 
 @every_judge
@@ -167,3 +247,14 @@ def test_a_panel_prefers_the_judge_that_knows_more() -> None:
     settings = Panel([linear(columns, blocks), blind]).look(np.ones(120), one_hot(labels, 3)).settings
     assert settings["linear share"] > 0.8
     assert settings["linear share"] + settings["blind share"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("classes", [3, 20], ids=["by the classes", "by directions"])
+def test_rows_of_a_block_never_vote_on_each_other_in_a_forest(classes: int) -> None:
+    columns, labels = made_data(120, classes)
+    targets, blocks = one_hot(labels, classes), Blocks(np.arange(120) // 3)
+    for tree in forest(columns, blocks)._grow(np.ones(120), targets):
+        changed = targets.copy()
+        changed[tree.unseen] = np.roll(changed[tree.unseen], 1, axis=1)
+        unseen = blocks.number[tree.unseen]
+        assert not np.isin(unseen, np.delete(blocks.number, tree.unseen)).any(), "a block was torn apart"

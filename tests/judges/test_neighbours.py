@@ -3,7 +3,9 @@ import numpy.typing as npt
 import pytest
 
 from stepe import InputError
-from stepe.judges.neighbours import GRID, nearest
+from stepe.judges.base import one_hot
+from stepe.judges.blocks import Blocks
+from stepe.judges.neighbours import GRID, Neighbours, can_search, nearest, nearly_nearest
 
 Rows = npt.NDArray[np.floating]
 
@@ -82,3 +84,27 @@ def test_rows_may_be_of_any_precision(dtype):
 def test_what_makes_no_sense_is_refused(call, told):
     with pytest.raises(InputError, match=told):
         call()
+
+
+@pytest.mark.slow  # compiles for half a minute
+@pytest.mark.skipif(not can_search(), reason="pynndescent is not installed")
+def test_searched_neighbours_are_mostly_the_nearest_and_never_the_row_itself():
+    features = points(1_500, 16)
+    features[5], features[200:260] = 0, features[199]
+    found = nearly_nearest(features, 20)
+    assert np.array_equal(nearly_nearest(features, 20), found)
+    assert found.shape == (1_500, 20)
+    assert (found != np.arange(1_500)[:, None]).mean() > 0.99
+    exact = nearest(features, 20)
+    alike = [len(set(one) & set(other)) for one, other in zip(found.tolist(), exact.tolist(), strict=True)]
+    assert np.mean(np.delete(alike, np.r_[5, 199:260])) > 18
+
+
+def test_a_row_in_its_own_place_votes_for_nobody():
+    found = nearest(points(), 5)
+    itself = np.column_stack([found, np.arange(61)])
+    asked = [
+        Neighbours(index, Blocks.of_one_row(61)).look(np.ones(61), one_hot(np.arange(61) % 2, 2))
+        for index in (found, itself)
+    ]
+    assert np.array_equal(asked[0].probability, asked[1].probability)

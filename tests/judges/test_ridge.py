@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 from sklearn.linear_model import RidgeCV
 
+from stepe.judges import ridge
+from stepe.judges.axes import on_few_axes
 from stepe.judges.base import Floats, one_hot
 from stepe.judges.blocks import Blocks
-from stepe.judges.linear import linear, on_few_axes
+from stepe.judges.kernel import kernel, rank_kernel
+from stepe.judges.likelihood import softmax
+from stepe.judges.linear import linear
 from stepe.judges.ridge import Gathered, Solved
 
 
@@ -41,16 +45,43 @@ def test_leaving_out_equals_solving_again(number: np.ndarray, columns: int) -> N
     rows, weights, targets = made(60, columns)
     blocks, solved = Blocks(number), Solved(Gathered.of(rows, weights, targets))
     for penalty in solved.penalties[[3, 8, 14]].tolist():
-        found = solved.left_out(rows, solved.turned(rows), weights, targets, penalty, blocks)
+        found = solved.left_out(rows, weights, targets, penalty, blocks)
         np.testing.assert_allclose(found, solved_without(rows, weights, targets, penalty, blocks), atol=1e-6)
 
 
 def test_it_agrees_with_scikit_learn() -> None:
     rows, _, targets = made(60, 5)
     solved = Solved(Gathered.of(rows, np.ones(60), targets))
-    found = solved.left_out(rows, solved.turned(rows), np.ones(60), targets, 0.5, Blocks.of_one_row(60))
+    found = solved.left_out(rows, np.ones(60), targets, 0.5, Blocks.of_one_row(60))
     reference = RidgeCV([0.5], fit_intercept=False, store_cv_results=True, scoring=None).fit(rows, targets)
     np.testing.assert_allclose((found - targets) ** 2, reference.cv_results_[:, :, 0], atol=1e-10)
+
+
+@pytest.mark.parametrize("number", [BLOCKS["rows"], BLOCKS["mixed"]], ids=["rows", "mixed"])
+@pytest.mark.parametrize("make", [linear, kernel, rank_kernel])
+def test_a_judge_says_of_a_row_what_it_would_say_had_it_been_fitted_without(make, number: np.ndarray) -> None:
+    columns, weights, targets = made(60, 5)
+    judge = make(columns, Blocks(number))
+    view = judge.look(weights, targets)
+    score = solved_without(judge.rows, weights, targets, view.settings["penalty"], Blocks(number))
+    np.testing.assert_allclose(view.probability, softmax(score, view.settings["temperature"]), atol=1e-6)
+
+
+def test_turned_rows_are_left_out_like_the_others() -> None:
+    rows, weights, targets = made(60, 5)
+    blocks, solved = Blocks(BLOCKS["mixed"]), Solved(Gathered.of(rows, weights, targets))
+    penalty = float(solved.penalties[8])
+    turned = solved.left_out(solved.turned(rows), weights, targets, penalty, blocks, turned=True)
+    np.testing.assert_allclose(turned, solved.left_out(rows, weights, targets, penalty, blocks), atol=1e-10)
+
+
+def test_settings_of_large_blocks_are_chosen_by_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, weights, targets = made(60, 5)
+    judge = linear(rows, Blocks(np.arange(60) // 6))
+    monkeypatch.setattr(ridge, "MOST_CELLS", 60)
+    some = judge._some(np.ones(60), 3)
+    assert np.bincount(judge.blocks.number[some]).tolist() == [6, 0, 0, 6, 0, 0, 6, 0, 0, 6]
+    assert np.isfinite(judge.look(weights, targets).probability).all()
 
 
 def test_what_is_gathered_in_parts_adds_up() -> None:

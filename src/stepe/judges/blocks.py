@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepe.judges.base import Floats
+from stepe.judges.chunks import chunks
 
 Index = npt.NDArray[np.int64]
 
@@ -73,18 +74,47 @@ class Blocks:
         return Blocks(np.unique(self.number[rows], return_inverse=True)[1].reshape(-1))
 
 
-def frequencies(blocks: Blocks, weights: Floats, targets: Floats) -> Floats:
-    """Measure how common each class is among the rows that count outside of each row's block.
+@dataclass(frozen=True)
+class Frequencies:
+    """How common each class is among the rows that count outside of a row's block.
 
     One row of each class is added, so that none is impossible.
 
     >>> two_rows = np.array([[1.0, 0.0], [0.0, 1.0]])
-    >>> frequencies(Blocks.of_one_row(2), np.ones(2), two_rows).round(2).tolist()
+    >>> Frequencies(Blocks.of_one_row(2), np.ones(2), two_rows).around([0, 1]).round(2).tolist()
     [[0.33, 0.67], [0.67, 0.33]]
     """
-    counts = weights[:, None] * targets
-    within = np.zeros((blocks.count, targets.shape[1]))
-    np.add.at(within, blocks.number, counts)
-    outside: Floats = np.maximum(counts.sum(0) - within[blocks.number], 0) + 1
-    outside /= outside.sum(1, keepdims=True)
-    return outside
+
+    blocks: Blocks
+    weights: Floats
+    targets: Floats
+
+    def around(self, rows: npt.ArrayLike) -> Floats:
+        """Return the frequencies for some rows: rows x classes, in double precision."""
+        rows = np.asarray(rows, dtype=np.int64)
+        place, within = self._shared
+        shared = place[self.blocks.number[rows]]
+        own = np.where((shared >= 0)[:, None], within[shared], self.weights[rows, None] * self.targets[rows])
+        outside: Floats = np.maximum(self._total - own, 0) + 1
+        outside /= outside.sum(1, keepdims=True)
+        return outside
+
+    @cached_property
+    def _total(self) -> Floats:
+        total = np.zeros(self.targets.shape[1])
+        for part in chunks(*self.targets.shape):
+            total += (self.weights[part, None] * self.targets[part]).sum(0)
+        return total
+
+    @cached_property
+    def _shared(self) -> tuple[Index, Floats]:
+        """The place of each block of several rows among those, else -1, and what its rows add up to."""
+        several = np.flatnonzero(self.blocks.sizes > 1)
+        place = np.full(self.blocks.count, -1)
+        place[several] = np.arange(len(several))
+        within = np.zeros((max(1, len(several)), self.targets.shape[1]), dtype=self.targets.dtype)
+        rows = np.flatnonzero(place[self.blocks.number] >= 0)
+        for part in chunks(len(rows), self.targets.shape[1]):
+            some = rows[part]
+            np.add.at(within, place[self.blocks.number[some]], self.weights[some, None] * self.targets[some])
+        return place, within

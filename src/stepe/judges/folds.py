@@ -10,13 +10,17 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
 from stepe.judges.base import Floats, Settings, View
-from stepe.judges.blocks import Blocks, frequencies
-from stepe.judges.likelihood import best_temperature, tempered
+from stepe.judges.blocks import Blocks, Frequencies
+from stepe.judges.likelihood import Fit, logarithm, sample_of_rows, tempered
 
 
 @dataclass(frozen=True)
 class InFolds:
-    """A judge by a classifier in folds of whole blocks, dealt anew in each repeat."""
+    """A judge by a classifier in folds of whole blocks, dealt anew in each repeat.
+
+    A classifier learns labels: of a soft target it is told the likeliest class, with a weight as large as that class's
+    probability, if it takes weights. The rest of the target is lost; judges by regression see all of it.
+    """
 
     name: str
     classifier: Any
@@ -38,8 +42,10 @@ class InFolds:
                     mean[asked] += self._ask(asked, weights * (fold != number), targets, repeat)
         mean /= self.repeats
         if settings is None:
-            settings = {"temperature": best_temperature(np.log(np.maximum(mean, 1e-12)), weights, targets)}
-        return View(tempered(mean, settings["temperature"]), settings)
+            some = sample_of_rows(weights, targets.shape[1])
+            fit = Fit(logarithm(mean[some]), weights[some], targets[some])
+            settings = {"temperature": fit.best_temperature()}
+        return View(tempered(mean, settings["temperature"], out=mean), settings)
 
     def _deal(self, repeat: int) -> npt.NDArray[np.int64]:
         """Deal each row a fold: blocks in random order, so that folds get as many rows."""
@@ -53,7 +59,7 @@ class InFolds:
         """Ask a clone about rows that it was not fitted on; a class that it did not see gets its frequency."""
         seen = np.flatnonzero(weights)
         labels = targets[seen].argmax(1)
-        found = frequencies(self.blocks, weights, targets)[asked]
+        found = Frequencies(self.blocks, weights, targets).around(asked)
         classes = np.unique(labels)
         if len(classes) < 2:  # most classifiers refuse a single class
             return found

@@ -11,8 +11,9 @@ from scipy.sparse import csr_matrix
 from sklearn.tree import ExtraTreeRegressor
 
 from stepe.judges.base import Floats, Settings, View
-from stepe.judges.blocks import Blocks, frequencies
-from stepe.judges.likelihood import best_temperature, likelihood, tempered
+from stepe.judges.blocks import Blocks, Frequencies
+from stepe.judges.chunks import chunks
+from stepe.judges.likelihood import Fit, logarithm, sample_of_rows, tempered
 
 TREES = 150
 LEAF = 2
@@ -37,43 +38,60 @@ class Forest:
 
     def look(self, weights: Floats, targets: Floats, settings: Settings | None = None) -> View:
         """Grow trees on the rows that count; a row is judged by those that did not draw its block."""
-        prior = frequencies(self.blocks, weights, targets)
+        prior = Frequencies(self.blocks, weights, targets)
         said, asked = np.zeros_like(targets), np.zeros((len(targets), 1))
         if weights.any():
-            for unseen, probability in self._grow(weights, targets):
-                said[unseen] += probability
-                asked[unseen] += 1
+            for tree in self._grow(weights, targets):
+                for part in chunks(len(tree.unseen), targets.shape[1]):
+                    rows = tree.unseen[part]
+                    said[rows] += tree.of_leaf[tree.leaf[part]]
+                asked[tree.unseen] += 1
         if settings is None:
-            settings = _choose(said, asked, prior, weights, targets)
-        return View(tempered(_mean(said, asked, prior, settings["count"]), settings["temperature"]), settings)
+            some = sample_of_rows(weights, targets.shape[1])
+            settings = _choose(said[some], asked[some], prior.around(some), weights[some], targets[some])
+        for part in chunks(*said.shape):
+            rows = np.arange(part.start, part.stop)
+            probability = _mean(said[part], asked[part], prior.around(rows), settings["count"])
+            tempered(probability, settings["temperature"], out=said[part])
+        return View(said, settings)
 
-    def _grow(self, weights: Floats, targets: Floats) -> Iterator[tuple[npt.NDArray[np.int64], Floats]]:
-        """Give for each tree, in order, the rows that it did not see, and what it says of them."""
+    def _grow(self, weights: Floats, targets: Floats) -> Iterator["Tree"]:
+        """Grow the trees, and give them in order."""
         classes = targets.shape[1]
         splits_by = targets
         if classes > DIRECTIONS:
             directions = np.random.default_rng((self.seed, self.trees)).standard_normal((classes, DIRECTIONS))
-            splits_by = targets @ directions
+            splits_by = np.concatenate([targets[part] @ directions for part in chunks(*targets.shape)])
         # Threads, for a tree lets go of the interpreter while it grows; what they say is added up in order.
         grown = Parallel(n_jobs=self.jobs or 1, prefer="threads", return_as="generator")(
             delayed(self._tree)(number, weights, targets, splits_by) for number in range(self.trees)
         )
-        yield from cast(Iterator[tuple[npt.NDArray[np.int64], Floats]], grown)
+        yield from cast(Iterator[Tree], grown)
 
-    def _tree(
-        self, number: int, weights: Floats, targets: Floats, splits_by: Floats
-    ) -> tuple[npt.NDArray[np.int64], Floats]:
+    def _tree(self, number: int, weights: Floats, targets: Floats, splits_by: Floats) -> "Tree":
         random = np.random.default_rng((self.seed, number))
         drawn = np.bincount(random.integers(0, self.blocks.count, self.blocks.count), minlength=self.blocks.count)
         counts = drawn[self.blocks.number] * weights
         seen, unseen = np.flatnonzero(counts), np.flatnonzero((drawn[self.blocks.number] == 0) | (weights == 0))
         if not len(seen) or not len(unseen) or not self.columns.shape[1]:
-            return unseen[:0], targets[:0]
+            return Tree(unseen[:0], unseen[:0], targets[:0])
         tree = ExtraTreeRegressor(min_samples_leaf=LEAF, max_features="sqrt", random_state=random.integers(2**31))
         tree.fit(self.columns[seen], splits_by[seen], sample_weight=counts[seen])
+        leaf = tree.apply(self.columns[unseen])
         if splits_by is targets:
-            return unseen, tree.predict(self.columns[unseen]).reshape(len(unseen), -1)
-        return unseen, _leaf_means(tree, self.columns, counts, targets, seen)[tree.apply(self.columns[unseen])]
+            return Tree(unseen, leaf, tree.tree_.value[:, :, 0])
+        return Tree(unseen, leaf, _leaf_means(tree, self.columns, counts, targets, seen))
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What a tree says of the rows that it did not see."""
+
+    unseen: npt.NDArray[np.int64]
+    leaf: npt.NDArray[np.int64]
+    """the leaf of each of them"""
+    of_leaf: Floats
+    """leaves x classes: the mean target of each leaf"""
 
 
 def _leaf_means(
@@ -86,8 +104,9 @@ def _leaf_means(
     """Return the mean target of every leaf."""
     leaves = tree.apply(columns[seen])
     member = csr_matrix((counts[seen], (leaves, np.arange(len(seen)))), shape=(tree.tree_.node_count, len(seen)))
-    total = np.asarray(member.sum(1))
-    means: Floats = (member @ targets[seen]) / np.where(total > 0, total, 1)
+    total = member.sum(1)
+    share = csr_matrix(member.multiply(1 / np.where(total > 0, total, 1)), dtype=targets.dtype)
+    means: Floats = share @ targets[seen]
     return means
 
 
@@ -99,9 +118,9 @@ def _choose(said: Floats, asked: Floats, prior: Floats, weights: Floats, targets
     """Choose the pseudo-count and temperature under which the rows that count are likeliest."""
     best, chosen = -np.inf, {"count": 1.0, "temperature": 1.0}
     for count in COUNTS:
-        probability = _mean(said, asked, prior, count)
-        temperature = best_temperature(np.log(np.maximum(probability, 1e-12)), weights, targets)
-        found = likelihood(tempered(probability, temperature), weights, targets)
+        fit = Fit(logarithm(_mean(said, asked, prior, count)), weights, targets)
+        temperature = fit.best_temperature()
+        found = fit.likelihood(temperature)
         if found > best:
             best, chosen = found, {"count": count, "temperature": temperature}
     return chosen

@@ -1,14 +1,16 @@
 """The nearest neighbours of every row, by the angle between them, and a judge that asks them."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 import numpy.typing as npt
 
 from stepe.errors import InputError
 from stepe.judges.base import Floats, Settings, View
-from stepe.judges.blocks import Blocks, frequencies
-from stepe.judges.likelihood import best_temperature, likelihood, sample_of_rows, tempered
+from stepe.judges.blocks import Blocks, Frequencies, Index
+from stepe.judges.chunks import chunks
+from stepe.judges.likelihood import Fit, logarithm, sample_of_rows, tempered
 
 GRID = 2048
 """Rows of length 1 are rounded to this many steps. Products and sums are then whole numbers below 2 ** 24, exact in
@@ -50,6 +52,30 @@ def nearest(features: npt.ArrayLike, k: int, chunk: int | None = None) -> npt.ND
     return np.concatenate(found)
 
 
+def can_search() -> bool:
+    """Tell whether neighbours can be found without comparing all pairs."""
+    return find_spec("pynndescent") is not None
+
+
+def nearly_nearest(features: npt.ArrayLike, k: int, *, seed: int = 0) -> npt.NDArray[np.int64]:
+    """Find most of the ``k`` nearest other rows of each, nearest first, by NN-descent (Dong et al., 2011).
+
+    Where fewer are found, the row itself stands in their place, which votes for nobody. The same rows and seed give the
+    same neighbours.
+    """
+    from pynndescent import NNDescent
+
+    rows = _on_the_grid(np.asarray(features, dtype=np.float32)) / np.float32(GRID)
+    n = len(rows)
+    k = min(k, n - 1)
+    found = NNDescent(rows, metric="cosine", n_neighbors=k + 1, random_state=seed, n_jobs=1).neighbor_graph[0]
+    itself = np.arange(n)[:, None]
+    found = np.where(found < 0, itself, found).astype(np.int64)
+    order = np.argsort(found == itself, axis=1, kind="stable")  # itself last
+    others: npt.NDArray[np.int64] = np.take_along_axis(found, order, 1)[:, :k]
+    return others
+
+
 def _on_the_grid(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Scale rows to length 1, in whole steps; those without a direction become zero."""
     largest = np.abs(rows).max(1, keepdims=True)  # taken out first: squares of small numbers vanish
@@ -76,15 +102,25 @@ class Neighbours:
 
     def look(self, weights: Floats, targets: Floats, settings: Settings | None = None) -> View:
         """Let the neighbours that count vote with their targets."""
-        number = self.blocks.number
-        voting = weights[self.found] * (number[self.found] != number[:, None])
-        votes = np.zeros_like(targets)
-        for place in range(self.found.shape[1]):  # one column at a time: rows x neighbours x classes would be large
-            votes += voting[:, place, None] * targets[self.found[:, place]]
-        prior = frequencies(self.blocks, weights, targets)
+        prior = Frequencies(self.blocks, weights, targets)
         if settings is None:
-            settings = _choose(votes, prior, weights, targets)
-        return View(tempered(_shares(votes, prior, settings["count"]), settings["temperature"]), settings)
+            some = sample_of_rows(weights, targets.shape[1])
+            votes = self._votes(some, weights, targets)
+            settings = _choose(votes, prior.around(some), weights[some], targets[some])
+        probability = np.empty_like(targets)
+        for part in chunks(*targets.shape):
+            rows = np.arange(part.start, part.stop)
+            shares = _shares(self._votes(rows, weights, targets), prior.around(rows), settings["count"])
+            tempered(shares, settings["temperature"], out=probability[part])
+        return View(probability, settings)
+
+    def _votes(self, rows: Index, weights: Floats, targets: Floats) -> Floats:
+        number, found = self.blocks.number, self.found[rows]
+        voting = weights[found] * (number[found] != number[rows, None])
+        votes = np.zeros((len(rows), targets.shape[1]))
+        for place in range(found.shape[1]):  # one column at a time: rows x neighbours x classes would be large
+            votes += voting[:, place, None] * targets[found[:, place]]
+        return votes
 
 
 def _shares(votes: Floats, prior: Floats, count: float) -> Floats:
@@ -95,13 +131,11 @@ def _shares(votes: Floats, prior: Floats, count: float) -> Floats:
 
 def _choose(votes: Floats, prior: Floats, weights: Floats, targets: Floats) -> Settings:
     """Choose the pseudo-count and temperature under which the rows that count are likeliest."""
-    some = sample_of_rows(weights)
-    votes, prior, weights, targets = votes[some], prior[some], weights[some], targets[some]
     best, chosen = -np.inf, {"count": 1.0, "temperature": 1.0}
     for count in COUNTS:
-        scores = np.log(_shares(votes, prior, count))
-        temperature = best_temperature(scores, weights, targets)
-        found = likelihood(tempered(np.exp(scores), temperature), weights, targets)
+        fit = Fit(logarithm(_shares(votes, prior, count)), weights, targets)
+        temperature = fit.best_temperature()
+        found = fit.likelihood(temperature)
         if found > best:
             best, chosen = found, {"count": count, "temperature": temperature}
     return chosen

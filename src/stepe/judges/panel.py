@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepe.judges.base import Floats, Judge, Settings, View
+from stepe.judges.chunks import chunks
 from stepe.judges.likelihood import TINY, sample_of_rows
 
 STEPS = 50
@@ -35,9 +36,12 @@ class Panel:
             for name, value in view.settings.items()
         }
         chosen |= {f"{judge.name} share": float(share) for judge, share in zip(self.judges, shares, strict=True)}
-        mixed = np.zeros_like(targets)
-        for share, probability in zip(shares, views_of, strict=True):
-            mixed += share * probability
+        mixed = np.empty_like(targets)
+        for part in chunks(*targets.shape):
+            mixed[part] = sum(
+                share * probability[part].astype(np.float64)
+                for share, probability in zip(shares, views_of, strict=True)
+            )
         return View(mixed, chosen)
 
 
@@ -48,17 +52,19 @@ def mixture(views: Sequence[Floats], weights: Floats, targets: Floats) -> Floats
     >>> mixture([sure, unsure], np.ones(4), np.array([[1.0, 0.0]] * 4)).round(2).tolist()
     [1.0, 0.0]
     """
-    rows = sample_of_rows(weights)
+    some = sample_of_rows(weights, targets.shape[1])
     shares = np.full(len(views), 1 / len(views))
-    if not len(rows):
+    if not len(some):
         return shares
     # How likely each view makes each target; a soft target counts as the mean over its classes.
-    likely = np.stack([np.maximum(view[rows], TINY) for view in views], axis=2)
-    counted = weights[rows, None] * targets[rows]
+    place, classes = np.nonzero(targets[some])
+    rows = some[place]
+    likely = np.stack([np.maximum(view[rows, classes], TINY, dtype=np.float64) for view in views], axis=1)
+    counted = weights[rows] * targets[rows, classes]
     for _ in range(STEPS):
         mixed = likely * shares
-        share_of_each = mixed / mixed.sum(2, keepdims=True)
-        shares = np.einsum("nk,nkj->j", counted, share_of_each) / counted.sum()
+        mixed /= mixed.sum(1, keepdims=True)
+        shares = counted @ mixed / counted.sum()
     return shares
 
 

@@ -4,22 +4,26 @@ One eigendecomposition of X'WX serves every penalty, and every block is left out
 rows may come in parts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import eigh
 
 from stepe.judges.base import Floats, Settings, View
-from stepe.judges.blocks import Blocks
-from stepe.judges.likelihood import best_temperature, likelihood, sample_of_rows, softmax
+from stepe.judges.blocks import Blocks, Index
+from stepe.judges.chunks import chunks
+from stepe.judges.likelihood import Fit, sample_of_rows, softmax
+from stepe.judges.ridge_model import RidgeModel
+from stepe.judges.row_map import RowMap
 
 PENALTIES = np.logspace(-5, 2, 15)
 """tried, in units of the mean eigenvalue"""
 NEARLY_ALL = 1 - 1e-9
 """a row that decides more of its own score than this is judged as if it decided this much"""
+MOST_CELLS = 20_000_000
+"""rows x classes that settings are chosen by, where blocks are large"""
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,13 @@ class Gathered:
     @classmethod
     def of(cls, rows: Floats, weights: Floats, targets: Floats) -> "Gathered":
         """Sum up the rows."""
-        weighted = rows * weights[:, None]
-        return cls(weighted.T @ rows, weighted.T @ targets)
+        columns = rows.shape[1]
+        squares, products = np.zeros((columns, columns)), np.zeros((columns, targets.shape[1]))
+        for part in chunks(len(rows), columns + targets.shape[1]):
+            weighted = rows[part] * weights[part, None]
+            squares += weighted.T @ rows[part]
+            products += weighted.T @ targets[part]
+        return cls(squares, products)
 
     def __add__(self, other: "Gathered") -> "Gathered":
         return Gathered(self.squares + other.squares, self.products + other.products)
@@ -70,36 +79,44 @@ class Solved:
         """Turn rows into the axes in which all penalties are solved."""
         return rows @ self._decomposed[1]
 
-    def score(self, turned: Floats, penalty: float) -> Floats:
-        """Return what the regression says of turned rows."""
-        values, axes = self._decomposed
-        return turned @ ((axes.T @ self.gathered.products) / (values + penalty)[:, None])
-
     def left_out(
-        self, rows: Floats, turned: Floats, weights: Floats, targets: Floats, penalty: float, blocks: Blocks
+        self, rows: Floats, weights: Floats, targets: Floats, penalty: float, blocks: Blocks, *, turned: bool = False
     ) -> Floats:
-        """Return what the regression would say of each row, had it been solved without the row's block."""
-        score = self.score(turned, penalty)
-        shrink = 1 / (self._decomposed[0] + penalty)
-        own = np.minimum(weights * ((turned * turned) @ shrink), NEARLY_ALL)[:, None]
-        found: Floats = (score - own * targets) / (1 - own)
+        """Return what the regression would say of each row, had it been solved without the row's block.
+
+        The rows may have been ``turned`` already.
+        """
+        values, axes = self._decomposed
+        shrink = 1 / (values + penalty)
+        products = axes.T @ self.gathered.products
+        coefficients = products * shrink[:, None]
+        gathered = Gathered(np.diag(values), products) if turned else self.gathered
+        turn: Callable[[Floats], Floats] = np.asarray if turned else self.turned
+        columns, classes = products.shape
+        found = np.empty_like(targets)
+        for part in chunks(len(rows), columns + classes):
+            z = turn(rows[part])
+            own = np.minimum(weights[part] * ((z * z) @ shrink), NEARLY_ALL)[:, None]
+            found[part] = (z @ coefficients - own * targets[part]) / (1 - own)
         for together in blocks.of_several_rows():
-            if together.shape[1] > len(shrink):  # solving again is cheaper than a system as large as the block
+            if together.shape[1] > columns:  # solving again is cheaper than a system as large as the block
                 for block in together:
-                    without = self.gathered - Gathered.of(rows[block], weights[block], targets[block])
-                    found[block] = rows[block] @ without.coefficients(penalty)
+                    without = gathered - Gathered.of(rows[block], weights[block], targets[block])
+                    again = without.coefficients(penalty)
+                    for part in chunks(len(block), classes):
+                        found[block[part]] = rows[block[part]] @ again
                 continue
-            for part in _in_parts(together, len(shrink)):
-                z = turned[part]
-                influence = (z * shrink) @ z.transpose(0, 2, 1) * weights[part][:, None, :]
-                residual = score[part] - influence @ targets[part]
-                found[part] = np.linalg.solve(np.eye(part.shape[1]) - influence, residual)
+            for some in _in_parts(together, columns + classes):
+                z = turn(rows[some])
+                influence = (z * shrink) @ z.transpose(0, 2, 1) * weights[some][:, None, :]
+                residual = z @ coefficients - influence @ targets[some]
+                found[some] = np.linalg.solve(np.eye(some.shape[1]) - influence, residual)
         return found
 
 
-def _in_parts(together: npt.NDArray[np.int64], columns: int, most: int = 1 << 24) -> Iterator[npt.NDArray[np.int64]]:
-    """Split blocks into parts whose rows, with their columns, fit into a bounded number of cells."""
-    yield from np.array_split(together, -(-together.size * columns // most))
+def _in_parts(together: Index, width: int, most: int = 1 << 24) -> Iterator[Index]:
+    """Split blocks into parts whose rows, so wide, fit into a bounded number of cells."""
+    yield from np.array_split(together, -(-together.size * width // most))
 
 
 @dataclass(frozen=True)
@@ -109,25 +126,38 @@ class Ridge:
     name: str
     rows: Floats
     blocks: Blocks
+    map: Callable[[], RowMap]
+    """gives the map by which the rows came to be, for new ones; it is found only where a model is wanted"""
 
     def look(self, weights: Floats, targets: Floats, settings: Settings | None = None) -> View:
         """Solve once, and leave every block out in closed form."""
         solved = Solved(Gathered.of(self.rows, weights, targets))
-        turned = solved.turned(self.rows)
         if settings is None:
-            settings = self._choose(solved, turned, weights, targets)
-        score = solved.left_out(self.rows, turned, weights, targets, settings["penalty"], self.blocks)
-        return View(softmax(score, settings["temperature"]), settings)
+            settings = self._choose(solved, weights, targets)
+        score = solved.left_out(self.rows, weights, targets, settings["penalty"], self.blocks)
+        return View(softmax(score, settings["temperature"], out=score), settings)
 
-    def _choose(self, solved: Solved, turned: Floats, weights: Floats, targets: Floats) -> Settings:
+    def model(self, weights: Floats, targets: Floats, settings: Settings) -> RidgeModel:
+        """Make the model that says of new rows what the judge would say."""
+        coefficients = Gathered.of(self.rows, weights, targets).coefficients(settings["penalty"])
+        return RidgeModel(self.map(), coefficients, settings["temperature"])
+
+    def _choose(self, solved: Solved, weights: Floats, targets: Floats) -> Settings:
         """Choose the penalty and temperature under which the rows that count are likeliest."""
-        some = self.blocks.rows(np.unique(self.blocks.number[sample_of_rows(weights)]))
-        rows, turned, weights, targets = self.rows[some], turned[some], weights[some], targets[some]
+        some = self._some(weights, targets.shape[1])
+        rows, weights, targets = solved.turned(self.rows[some]), weights[some], targets[some].astype(np.float64)
         blocks, best, chosen = self.blocks.among(some), -np.inf, {"penalty": 1.0, "temperature": 1.0}
         for penalty in solved.penalties.tolist():
-            score = solved.left_out(rows, turned, weights, targets, penalty, blocks)
-            temperature = best_temperature(score, weights, targets)
-            found = likelihood(softmax(score, temperature), weights, targets)
+            score = solved.left_out(rows, weights, targets, penalty, blocks, turned=True)
+            fit = Fit(score, weights, targets)
+            temperature = fit.best_temperature()
+            found = fit.likelihood(temperature)
             if found > best:
                 best, chosen = found, {"penalty": penalty, "temperature": temperature}
         return chosen
+
+    def _some(self, weights: Floats, classes: int) -> Index:
+        """Choose rows that settings are chosen by: whole blocks of a sample, fewer if they are large."""
+        number = np.unique(self.blocks.number[sample_of_rows(weights, classes)])
+        cells = int(self.blocks.sizes[number].sum()) * classes
+        return self.blocks.rows(number[:: max(1, -(-cells // MOST_CELLS))])
