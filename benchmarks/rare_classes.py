@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from planted import Key, Row, grid_options, measure_grid
 
-from stepe.audit.panel import EVIDENCE, Shown, panel_for
+from stepe.audit.panel import EVIDENCE, STRANGERS, Shown, panel_for
 from stepe.audit.rounds import audit
 from stepe.judges.blocks import Blocks
 from stepe.options.layout import DataKind
@@ -46,7 +46,7 @@ def measure(key: Key) -> Row:
     kind, classes, distance, noise, seed = key
     rows, truth, labels = made(classes, distance, noise, seed)
     panel = panel_for(kind, Shown(rows, Blocks.of_one_row(ROWS), seed))
-    found = audit(panel, labels, classes, evidence=EVIDENCE[kind])
+    found = audit(panel, labels, classes, evidence=EVIDENCE[kind], strangers=STRANGERS[kind])
     by_cleanlab = find_label_issues(labels, found.rounds[0].view.probability, n_jobs=1)
     right, rare = labels == truth, truth == classes - 1
 

@@ -1,41 +1,40 @@
-"""How ``stepe clean`` starts and goes on: the data are opened, the options resolved, and a request is made of both."""
+"""How ``stepe clean`` starts and goes on: the data are opened, the options resolved, and a request is made of both.
+
+Judges need no torch, so nothing here loads it: what trains networks is loaded once it is known that some are trained.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepe.app.clean import clean
 from stepe.app.decided import Review, describe_decisions
-from stepe.app.networks import tuning_for
-from stepe.app.request import (
-    by_preset,
-    check_methods,
-    check_options,
-    check_strong,
-    choose_methods,
-    without_refused,
-)
+from stepe.app.interrupted import resumable
+from stepe.app.judges import choose_judges, judges_for
 from stepe.app.run import Run
-from stepe.app.work import Follow, carry_out, resumable
 from stepe.data import arrays
+from stepe.data.cifar_n import NAMES as CIFAR
+from stepe.data.encoders import fit_encoder
 from stepe.data.noise import Noise
 from stepe.data.source import BUNDLED_PREFIX, Source, open_own, open_source
 from stepe.errors import InputError, RunError
-from stepe.models.encoders import encoder_fitter
-from stepe.models.pretrained import check_model
+from stepe.files import exists
 from stepe.options import declared_options, differing
+from stepe.options.audit import NETWORK
 from stepe.options.layout import Layout
 from stepe.run.lock import locked, locked_new
-from stepe.run.record import Config, Request
-from stepe.training.building import find_device
+from stepe.run.record import AUDIT, Config, Request
+
+if TYPE_CHECKING:
+    from stepe.app.work import Follow
 
 DEFAULT_NOISE = "symmetric:0.4"
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A job before anything is trained: what was asked for, and the data."""
+    """A job before any work is done: what was asked for, and the data."""
 
     request: Request
     options: dict[str, Any]
@@ -45,9 +44,14 @@ class Prepared:
     name: str
     """what the run is called, unless it is given another name"""
 
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """The methods by which networks are trained."""
+        return tuple(method for method in self.request.methods if method != AUDIT)
+
 
 def begin(
-    data: Any, options: dict[str, Any], *, resume: bool, say: Callable[[str], None], follow: Follow | None
+    data: Any, options: dict[str, Any], *, resume: bool, say: Callable[[str], None], follow: "Follow | None"
 ) -> Run:
     """Do what :func:`stepe.clean` was asked for, by its options in their canonical form."""
     out = None if options["out"] is None else Path(options["out"])
@@ -55,40 +59,64 @@ def begin(
     if begun is not None:
         check_same(begun, recorded_options(begun), options)
     ready = prepare(data, options, say, begun)
-    request = ready.request
-    check_options(request, rho_max=request.rho_max, warmup=request.warmup, min_keep=request.min_keep or None)
-    if request.every_method:
-        request = without_refused(request, ready.source, say)
-    check_methods(request, ready.source)
+    if ready.trained:
+        from stepe.app.request import check_request
+
+        ready = replace(ready, request=check_request(ready.request, ready.source, ready.trained, say))
     with locked_new(ready.name) if out is None else locked(out) as path, resumable(path):
-        return carry_out(
-            request, ready.options, ready.source, path, resume=resume, say=say, follow=follow, review=ready.review
+        return carry_out(ready, path, resume=resume, say=say, follow=follow)
+
+
+def carry_out(ready: Prepared, path: Path, *, resume: bool, say: Callable[[str], None], follow: "Follow | None") -> Run:
+    """Audit, or train each method, in a folder that is locked; then write the report."""
+    if AUDIT in ready.request.methods:
+        from stepe.app.audit import audit_source
+
+        audit_source(ready.request, ready.options, ready.source, path, resume=resume, say=say, follow=follow)
+    if ready.trained:
+        from stepe.app.work import train_methods
+        from stepe.methods.doors import announce_method
+
+        train_methods(
+            ready.request, ready.options, ready.source, path, ready.trained, resume=resume, say=say, follow=follow
         )
+        if AUDIT not in ready.request.methods:
+            announce_method("clean", ready.request.methods[0], say)  # now: a mistake is the only line that is said
+    run = Run(path)
+    if ready.review is not None:
+        ready.review.hand_on(run)
+    run.report()
+    return run
 
 
 def prepare(data: Any, options: dict[str, Any], say: Callable[[str], None], begun: Path | None = None) -> Prepared:
     """Open the data, and say what options stand for that are left to them."""
-    device, model = find_device(options["device"]), options["model"]
+    judges = choose_judges(options, say)
     layout = Layout(**_values_for(Layout, options))
     in_memory = not isinstance(data, str | Path)
-    gpu, fit = device.type == "cuda", encoder_fitter(model, device)
+    if judges is None and not in_memory and str(data) in CIFAR and not exists(Path(data)):
+        judges = NETWORK
+    opened: dict[str, Any] = {"gpu": False, "fit": fit_encoder}
+    if judges == NETWORK or (judges is None and _may_be_pictures(data, options)):
+        opened |= _for_networks(options)
+    opened["by_network"] = None if judges is None else judges == NETWORK
     if in_memory:
-        source = open_own(data, layout, say, gpu=gpu, fit=fit)
+        source = open_own(data, layout, say, **opened)
     else:
         folder = None if options["data_dir"] is None else Path(options["data_dir"])
-        source = open_source(str(data), say, folder, layout, gpu=gpu, fit=fit)
+        source = open_source(str(data), say, folder, layout, **opened)
     if source.image_shape is not None and source.kind == "images":
         layout = replace(layout, image_size=source.image_shape[0])
-    if model is not None:
-        check_model(model, source.kind)
+    judges = judges or judges_for(source)
     review = None if options["decisions"] is None else _review_of(options["decisions"], begun)
     name = default_name(source.name if in_memory else str(data))
-    options = options | _resolved(options, source) | {"data": source.reference, "image_size": layout.image_size}
+    options = options | {"data": source.reference, "image_size": layout.image_size, "judges": judges}
+    options |= _resolved(options, source)
     source = _relabelled(source, options, review, say)
     request = Request(
-        **_values_for(Request, options),
+        **_values_for(Request, options | {"judges": None}) | {"judges": () if judges == NETWORK else judges.split(",")},
         name=source.name,
-        methods=choose_methods(options["method"], source, options["compare"]),
+        methods=_methods(options, source),
         kind=source.kind,
         held_out_is_clean=source.held_out_is_clean,
         is_experiment=source.is_experiment,
@@ -99,8 +127,34 @@ def prepare(data: Any, options: dict[str, Any], say: Callable[[str], None], begu
         every_method=options["method"] == "all",
         augments=source.mean is not None,
     )
-    check_strong(request.strong, source)
     return Prepared(request, options, source, review, name)
+
+
+def _may_be_pictures(data: Any, options: Mapping[str, Any]) -> bool:
+    """Say whether a network may have to look at the data, before they are opened."""
+    return options["image"] is not None or (isinstance(data, str | Path) and Path(data).is_dir())
+
+
+def _for_networks(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Say how data are opened that a network may look at: as large as the device allows, encoded for it."""
+    from stepe.models.encoders import encoder_fitter
+    from stepe.training.building import find_device
+
+    device = find_device(options["device"])
+    return {"gpu": device.type == "cuda", "fit": encoder_fitter(options["model"], device)}
+
+
+def _methods(options: Mapping[str, Any], source: Source) -> tuple[str, ...]:
+    """Name what is carried out: an audit or the methods that were asked for, then what these are compared with."""
+    if options["judges"] == NETWORK:
+        from stepe.app.request import choose_methods
+
+        return choose_methods(options["method"], source, options["compare"])
+    if not options["compare"]:
+        return (AUDIT,)
+    from stepe.app.request import choose_methods
+
+    return (AUDIT, *choose_methods(options["method"], source, compare=True))
 
 
 def recorded_options(path: Path) -> dict[str, Any]:
@@ -140,24 +194,23 @@ def default_name(data: str) -> str:
 
 def _values_for(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Take the options that a dataclass has a field for; lists become tuples."""
-    found = {field.name: options[field.name] for field in fields(kind) if field.name in options}
+    found = {field.name: options[field.name] for field in fields(kind) if options.get(field.name) is not None}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
 def _resolved(options: Mapping[str, Any], source: Source) -> dict[str, Any]:
     """Settle what is left to the data, and what a preset stands for."""
-    method, probe = by_preset(options["preset"], options["method"], options["probe"])
-    noise, epochs = options["noise"], options["epochs"]
+    noise = options["noise"]
     if source.bundled:
         noise = noise or DEFAULT_NOISE
     elif noise == "none":
         noise = None  # nothing to plant; whether the labels are right is not known
-    return {
-        "method": method,
-        "probe": probe or source.default_probe,
-        "noise": noise,
-        "epochs": tuning_for(source, options["model"]).epochs if epochs is None else epochs,
-    }
+    settled = {"noise": noise}
+    if options["judges"] == NETWORK or options["compare"]:
+        from stepe.app.request import settle_training
+
+        settled |= settle_training(options, source)
+    return settled
 
 
 def _relabelled(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stepe.options import canonical, checked
+from stepe.options.audit import Evidence, Judges, MinSuspicion, Top
 from stepe.options.data import (
     Data,
     DataDir,
@@ -24,7 +25,6 @@ from stepe.options.data import (
     Text,
     Trusted,
 )
-from stepe.options.layout import HOLD_OUT
 from stepe.options.method import MinKeep, NoiseRate, Probe, RhoMax, Warmup
 from stepe.options.running import (
     Balanced,
@@ -59,11 +59,15 @@ def clean(
     trusted: Trusted = None,
     group: Group = None,
     split_by: SplitBy = None,
-    holdout: Holdout = HOLD_OUT,
+    holdout: Holdout | None = None,
     test: Test = None,
     encoding: Encoding = "utf-8",
     image_size: ImageSize = None,
     data_dir: DataDir = None,
+    judges: Judges = None,
+    evidence: Evidence | None = None,
+    top: Top | None = None,
+    min_suspicion: MinSuspicion | None = None,
     method: Methods = None,
     preset: Preset = None,
     model: Model = None,
@@ -76,7 +80,7 @@ def clean(
     warmup: Warmup = None,
     probe: Probe | None = None,
     noise_rate: NoiseRate | None = None,
-    min_keep: MinKeep = 0.0,
+    min_keep: MinKeep | None = None,
     noise: Noise = None,
     compare: Compare = None,
     out: Out = None,
@@ -86,7 +90,7 @@ def clean(
     say: Callable[[str], None] = lambda message: None,
     follow: "Follow | None" = None,
 ) -> "Run":
-    """Train on labels that cannot be trusted; find those that are probably wrong.
+    """Find the labels that are probably wrong: judges that never saw a label say how likely it is right.
 
     Every option is explained in docs/options.md, by ``stepe clean --help``, and where its type is declared, in
     ``stepe.options``. With ``resume``, what is in ``out`` goes on, called with the same options. ``say`` is told what a

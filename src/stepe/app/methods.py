@@ -9,6 +9,7 @@ from stepe.app.request import checked_method
 from stepe.errors import InputError
 from stepe.methods import method_class
 from stepe.options import canonical, check_names, check_values, declared_options
+from stepe.options.audit import NETWORK
 
 
 def describe_method(name: str) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def methods_for(
     given = defaults | {"compare": False} | canonical(clean, options)
     if given["method"] is None and given["preset"] is None:
         given["method"] = "all"
-    ready = prepare(data, given, say)
+    ready = prepare(data, given | {"judges": NETWORK}, say)
     found: dict[str, dict[str, Any] | str] = {}
     for name in ready.request.methods:
         try:

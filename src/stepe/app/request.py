@@ -1,16 +1,17 @@
 """What was asked of ``stepe clean``, checked before anything is trained."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stepe.app.networks import parts_that_serve
+from stepe.app.networks import parts_that_serve, tuning_for
 from stepe.data.source import Source
 from stepe.errors import InputError
 from stepe.loop.ledger import Ledger
 from stepe.methods import EVERY_METHOD, RECIPES, Method, Task, make_method, method_class
 from stepe.methods.doors import DEFAULT_METHOD
-from stepe.run.record import Request
+from stepe.models.pretrained import check_model
+from stepe.run.record import AUDIT, Request
 from stepe.samples.given_labels import as_tensor
 from stepe.training.building import cross_entropy
 
@@ -23,7 +24,7 @@ WINDOWS = 0.5
 
 def method_options(request: Request, method: str) -> dict[str, Any]:
     """Choose, of what was asked for, the options that a method understands."""
-    wanted: dict[str, Any] = {"rho_max": request.rho_max, "warmup": request.warmup, "min_keep": request.min_keep}
+    wanted: dict[str, Any] = {"rho_max": request.rho_max, "warmup": request.warmup, "min_keep": request.min_keep or 0.0}
     if request.preset == PAPER and method == PAPERS_METHOD:
         wanted["score"] = "loss"
     if method == METHOD:
@@ -64,6 +65,32 @@ def choose_methods(method: str, source: Source, compare: bool | None) -> tuple[s
     return tuple(dict.fromkeys(names))
 
 
+def settle_training(options: Mapping[str, Any], source: Source) -> dict[str, Any]:
+    """Settle what networks leave to the data, and what a preset stands for."""
+    method, probe = by_preset(options["preset"], options["method"], options["probe"])
+    epochs = options["epochs"]
+    return {
+        "method": method,
+        "probe": probe or source.default_probe,
+        "epochs": tuning_for(source, options["model"]).epochs if epochs is None else epochs,
+    }
+
+
+def check_request(request: Request, source: Source, methods: Sequence[str], say: Callable[[str], None]) -> Request:
+    """Refuse what a method would silently ignore, or refuse itself, before any is trained."""
+    if request.model is not None:
+        check_model(request.model, source.kind)
+    if AUDIT not in request.methods:
+        check_options(request, rho_max=request.rho_max, warmup=request.warmup, min_keep=request.min_keep or None)
+    check_strong(request.strong, source)
+    if request.every_method:
+        request = without_refused(request, source, say)
+    for name in methods:
+        if name in request.methods:
+            checked_method(name, request, source)
+    return request
+
+
 def check_options(request: Request, **given: Any) -> None:
     """Refuse an option that the main method would silently ignore."""
     main = request.methods[0]
@@ -79,12 +106,6 @@ def check_strong(share: float, source: Source) -> None:
             "strong is for pictures, and nothing is trained on pictures here: leave it out (digits are learned as rows "
             "of pixels; without a GPU, a pretrained network is not trained itself)"
         )
-
-
-def check_methods(request: Request, source: Source) -> None:
-    """Refuse what any of the methods would refuse, before the first of them is trained."""
-    for name in request.methods:
-        checked_method(name, request, source)
 
 
 def without_refused(request: Request, source: Source, say: Callable[[str], None]) -> Request:

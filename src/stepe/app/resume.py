@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepe.app.begin import begin, check_same, recorded_options
 from stepe.app.clean import clean
+from stepe.app.interrupted import resumable
 from stepe.app.run import Run
-from stepe.app.work import Follow, resumable
 from stepe.errors import RunError
 from stepe.options import canonical, check_names, check_values, declared_options
 from stepe.run.paths import Trust, check_paths, local_paths
+
+if TYPE_CHECKING:
+    from stepe.app.work import Follow
 
 READ = ("data", "test", "decisions", "model")
 """options that may name what is read"""
@@ -21,7 +24,7 @@ def resume(
     *,
     trust_paths: Trust = False,
     say: Callable[[str], None] = lambda message: None,
-    follow: Follow | None = None,
+    follow: "Follow | None" = None,
     **changed: Any,
 ) -> Run:
     """Continue an interrupted run, to the same result as if it had never been interrupted.

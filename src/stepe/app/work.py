@@ -1,50 +1,52 @@
-"""The work of ``stepe clean``, once it is known what to do: train each method, and write a report."""
+"""Networks for ``stepe clean``, once it is known what to do: each method is trained in a folder of its own."""
 
 import json
-import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from stepe.app.decided import Review
 from stepe.app.networks import Tuning, describe_network, image_options, is_small, say_how_long, threads_for, tuning_for
 from stepe.app.request import known_rate, method_options
-from stepe.app.run import Run
 from stepe.data.encoders import ImageEncoder, write_encoder
 from stepe.data.source import Source
 from stepe.files import inside, sweep
 from stepe.loop.randomness import Stream, seeded
 from stepe.methods import Method, Pruned, make_method, method_class
-from stepe.methods.doors import announce_method
 from stepe.models.build import build
 from stepe.models.pair import Pair
-from stepe.run.record import Request
+from stepe.run.record import PREPROCESSING, Request
 from stepe.training.building import Observer, Result, balanced_weight, find_device
 from stepe.training.fit import begin
 from stepe.training.prune import prune
 from stepe.training.recorder import Recorder, RunDetails
 
-PREPROCESSING = "preprocessing.json"
-Follow = Callable[[str, int, int], Observer]
+
+class Follower(Observer, Protocol):
+    """Shows the progress of networks, and of audits."""
+
+    def round_ended(self, number: int, most: int, rate: float) -> None:
+        """Hear that a round of an audit is over: which, of how many at most, and how many labels seem wrong."""
+
+
+Follow = Callable[[str, int, int], Follower]
 """(method, its position, how many there are) -> something that shows the progress"""
 
 
-def carry_out(
+def train_methods(
     request: Request,
     options: dict[str, Any],
     source: Source,
     out: Path,
+    methods: Sequence[str],
     *,
     resume: bool,
     say: Callable[[str], None],
     follow: Follow | None,
-    review: Review | None,
-) -> Run:
-    """Train each method in a run folder of its own, the first in ``out``; then write the report.
+) -> None:
+    """Train networks by some methods, each in a run folder of its own: the one that the run is named after in ``out``.
 
     ``out`` is locked by the caller; ``options`` are those of the command, to be written down.
     """
@@ -53,18 +55,19 @@ def carry_out(
     description = describe_network(source, tuning, device, request.model)
     preprocessing = {"kind": source.kind, "encoder": write_encoder(source.encoder), "model": description}
     # All of them now: what is missing for one is said before the first is trained.
-    trackers = {method: _trackers(request, out, method) for method in request.methods}
+    trackers = {method: _trackers(request, out, method) for method in methods}
     if isinstance(source.encoder, ImageEncoder) and device.type == "cpu":
         say_how_long(request, source, tuning, description, say)
-    for position, method in enumerate(request.methods):
-        path = out if position == 0 else inside(out, "compare", method)
+    for position, method in enumerate(methods):
+        is_main = method == request.methods[0]
+        path = out if is_main else inside(out, "compare", method)
         if resume and inside(path, "summary.json").exists():
             sweep(path)
             continue
-        observers = trackers[method] if follow is None else (*trackers[method], follow(method, position, len(trackers)))
+        observers = trackers[method] if follow is None else (*trackers[method], follow(method, position, len(methods)))
         details = RunDetails(
-            request=request if position == 0 else None,
-            options=options if position == 0 else {},
+            request=request if is_main else None,
+            options=options if is_main else {},
             class_names=source.class_names,
             names=source.names,
             held_out_names=source.test_names,
@@ -72,27 +75,10 @@ def carry_out(
             pictured=source.image_shape is not None,
             unlabelled=None if source.unlabelled_x is None else torch.from_numpy(source.unlabelled_x),
             unlabelled_names=source.unlabelled_names,
-            files={PREPROCESSING: json.dumps(preprocessing), **source.files} if position == 0 else {},
+            files={PREPROCESSING: json.dumps(preprocessing), **source.files} if is_main else {},
         )
         recorder = Recorder(path, details, locked=True)
         _train(request, source, method, tuning, description, recorder, resume=resume, observers=observers)
-    announce_method("clean", request.methods[0], say)  # now: a mistake is the only line that is said
-    run = Run(out)
-    if review is not None:
-        review.hand_on(run)
-    run.report()
-    return run
-
-
-@contextmanager
-def resumable(out: Path) -> Iterator[None]:
-    """Let an interrupt say how the run goes on, if there is something to go on with."""
-    try:
-        yield
-    except KeyboardInterrupt as interrupt:
-        if (out / "config.json").exists() and not getattr(interrupt, "__notes__", ()):
-            interrupt.add_note(f"Continue with: stepe clean --resume {shlex.quote(str(out))}")
-        raise
 
 
 def _trackers(request: Request, out: Path, method: str) -> tuple[Observer, ...]:

@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from stepe.beliefs.belief import Belief
 from stepe.beliefs.believe import Grounds, believe
-from stepe.beliefs.rate import CAP_OF_ESTIMATE
+from stepe.errors import InputError
 from stepe.judges.base import Floats, Judge, View, one_hot
+from stepe.judges.panel import SHARE
 from stepe.loop.numpy_selection import keep_lowest
 
 Labels = npt.NDArray[np.int64]
@@ -20,6 +21,8 @@ ROUNDS = 3
 """rounds at most"""
 CHANGED = 0.01
 """a round that would learn from nearly the same rows as the last is not made: fewer than this share are others"""
+RHO_MAX = 0.8
+"""share of the rows that is left out at most"""
 MIN_KEEP = 0.5
 """share of every class that is never dropped: of a rare one, hardly recognised at first, all would go"""
 DOUBTED = 0.7
@@ -57,6 +60,13 @@ class Audit:
     belief: Belief
     rounds: Sequence[Round]
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """Each judge's share of what the panel said in the last round, the largest first."""
+        last = self.rounds[-1].view.settings
+        shares = {name.removesuffix(SHARE): share for name, share in last.items() if name.endswith(SHARE)}
+        return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
 
 def audit(
     judge: Judge,
@@ -64,12 +74,15 @@ def audit(
     classes: int,
     *,
     evidence: float = 1.0,
+    strangers: float = 0.0,
     rounds: int = ROUNDS,
-    rho_max: float = CAP_OF_ESTIMATE,
+    rho_max: float = RHO_MAX,
     min_keep: float = MIN_KEEP,
     groups: Labels | None = None,
     trusted: Bools | None = None,
     weights: Floats | None = None,
+    judged: int | None = None,
+    dtype: npt.DTypeLike = np.float64,
     before: Sequence[Round] = (),
     follow: Callable[[Round], None] = lambda round: None,
 ) -> Audit:
@@ -80,6 +93,7 @@ def audit(
         labels: the class that each row is said to be of.
         classes: how many classes there are.
         evidence: how much a label says for itself (:func:`stepe.beliefs.believe.believe`).
+        strangers: how far a guess that hesitates speaks of an input of none of the classes (the same).
         rounds: how many at most; one is a look at all rows, each further one leaves out the labels that seem wrong by
             then. When these are nearly the same as the time before, it is over.
         rho_max: the largest share of the rows that is ever left out.
@@ -87,16 +101,20 @@ def audit(
         groups: a number for each row, where ``min_keep`` protects groups and not classes.
         trusted: of each row, whether its label was checked: it is never left out.
         weights: how much each row counts; of rows that count nothing, labels are judged and teach nothing.
+        judged: how many rows have a label to judge, of which they are the first; by default all.
+        dtype: the precision of what is said of every class of every row.
         before: rounds that an interrupted audit has made.
         follow: is told each round as it ends.
     """
-    targets = one_hot(labels, classes)
+    targets = one_hot(labels, classes, dtype)
     weights = np.ones(len(labels)) if weights is None else weights
     learned, floors = weights > 0, labels if groups is None else groups
+    if not learned.any():
+        raise InputError("all rows have the weight 0, so there is nothing to learn from; give some a weight")
     checked = np.zeros(len(labels), dtype=np.bool_) if trusted is None else trusted
 
     def suspicion_after(looks: Sequence[Floats]) -> Floats:
-        doubt = 1 - Grounds.of(labels, looks, learned).p_right(evidence)
+        doubt = 1 - Grounds.of(labels, looks, learned, strangers).p_right(evidence)
         return np.where(checked, 0.0, doubt)
 
     done, looks = list(before), [round.view.probability for round in before]
@@ -114,4 +132,13 @@ def audit(
         suspicion = suspicion_after(looks)
         done.append(Round(view, kept, learned, float(suspicion[learned].mean())))
         follow(done[-1])
-    return Audit(believe(labels, looks, evidence=evidence, trusted=trusted, learned=learned), done)
+    first = slice(judged)
+    belief = believe(
+        labels[first],
+        [look[first] for look in looks],
+        evidence=evidence,
+        strangers=strangers,
+        trusted=checked[first],
+        learned=learned[first],
+    )
+    return Audit(belief, done)

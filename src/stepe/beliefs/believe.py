@@ -18,7 +18,7 @@ from stepe.beliefs.noise_model import NOBODY, Bools, Floats, Labels, NoiseModel,
 from stepe.beliefs.outside import outside
 from stepe.beliefs.parts import in_parts
 from stepe.beliefs.rate import Rate
-from stepe.beliefs.signal import hardly_recognised, has_signal
+from stepe.beliefs.signal import hardly_recognised, has_signal, rare_classes
 
 FLAGGED = 0.5
 """labels more suspicious than this are pointed out: they are more likely wrong than right"""
@@ -40,6 +40,7 @@ def believe(
     guesses: Floats | Sequence[Floats],
     *,
     evidence: float = 1.0,
+    strangers: float = 0.0,
     trusted: Bools | None = None,
     learned: Bools | None = None,
 ) -> Belief:
@@ -52,6 +53,8 @@ def believe(
             ones before called wrong.
         evidence: how much a label says for itself (tau). 1 where classes overlap, so that a label is a fair draw among
             the classes that a guess allows; .5 where an expert could always tell and people erred.
+        strangers: how far a guess that hesitates between many classes, more than is usual, speaks of an input of none
+            of them; at 0, not at all (:mod:`stepe.beliefs.outside`).
         trusted: of each row, whether its label was checked: it is right.
         learned: of each row, whether guesses were learned from its label too; by default all were. These rows tell how
             labels go wrong, and how many; all are judged by it.
@@ -64,32 +67,36 @@ def believe(
     labels = np.asarray(labels, dtype=np.int64)
     looks = [guesses] if isinstance(guesses, np.ndarray) else list(guesses)
     taught = np.ones(len(labels), dtype=np.bool_) if learned is None else learned
-    grounds = Grounds.of(labels, looks, learned)
+    grounds = Grounds.of(labels, looks, learned, strangers)
     p_right, suggestion, confidence = grounds.posterior(evidence)
-    rates = [grounds.p_right(evidence + sway) for sway in (-SWAY, SWAY)]
+    others = [grounds.p_right(evidence + sway) for sway in (-SWAY, SWAY)]
     if len(looks) > 1:
-        rates.append(Grounds.of(labels, looks[:-1], learned).p_right(evidence))
+        others.append(Grounds.of(labels, looks[:-1], learned, strangers).p_right(evidence))
+    checked = np.zeros(len(labels), dtype=np.bool_) if trusted is None else trusted
+
+    def settled(recognised: Bools) -> tuple[Floats, Rate]:
+        """Settle how likely labels are right, and how many are wrong, by the classes that may be called wrong."""
+        doubt = np.where(recognised[labels], 1.0, FLAGGED)  # halved, it never flags
+        each = [np.where(checked, 1.0, 1 - doubt * (1 - right)) for right in (p_right, *others)]
+        return each[0], _range_of([float(1 - right[taught].mean()) for right in each], int(np.count_nonzero(taught)))
 
     signal = has_signal(labels[taught], looks[0][taught])
     recognised = np.full(looks[0].shape[1], signal)
     if signal:
         recognised[hardly_recognised(labels[taught], looks[0][taught])] = False
-    doubt = np.where(recognised[labels], 1.0, FLAGGED)  # halved, it never flags
-    checked = np.zeros(len(labels), dtype=np.bool_) if trusted is None else trusted
-
-    def settled(right: Floats) -> Floats:
-        return np.where(checked, 1.0, 1 - doubt * (1 - right))
-
-    p_right, rates = settled(p_right), [settled(each) for each in rates]
+    right, rate = settled(recognised)
+    if rate.low == 0:  # where nothing need be wrong, being rare is no reason to be called so
+        recognised[rare_classes(labels[taught], len(recognised))] = False
+        right, rate = settled(recognised)
     return Belief(
-        rate=_range_of([float(1 - each[taught].mean()) for each in (p_right, *rates)], int(np.count_nonzero(taught))),
+        rate=rate,
         rate_was_found=True,
         noise=grounds.noise.matrix,
-        p_right=p_right,
+        p_right=right,
         suggestion=suggestion,
         confidence=confidence,
         recognised=recognised,
-        flagged=p_right < 1 - FLAGGED,
+        flagged=right < 1 - FLAGGED,
         has_signal=signal,
         evidence=evidence,
     )
@@ -114,9 +121,13 @@ class Grounds:
     guess: Floats
     """the mean of the looks, the noise of the first undone"""
     noise: NoiseModel
+    beyond: Floats
+    """how likely each row is of none of the classes, before its label is looked at"""
 
     @classmethod
-    def of(cls, labels: Labels, looks: Sequence[Floats], learned: Bools | None = None) -> "Grounds":
+    def of(
+        cls, labels: Labels, looks: Sequence[Floats], learned: Bools | None = None, strangers: float = 0.0
+    ) -> "Grounds":
         """Undo the noise in what was guessed of the labels, and average it with what was guessed since."""
         last = NoiseModel.counted(labels, looks[-1], learned)
         first = last if len(looks) == 1 else NoiseModel.counted(labels, looks[0], learned)
@@ -124,7 +135,7 @@ class Grounds:
         for part in in_parts(*guess.shape):
             before = undone(np.asarray(looks[0][part], dtype=np.float64), first.matrix, STEPS // len(looks))
             guess[part] = (before + sum(look[part] for look in looks[1:])) / len(looks)
-        return cls(labels, guess, last)
+        return cls(labels, guess, last, outside(guess, strangers, learned))
 
     def p_right(self, evidence: float) -> Floats:
         """Return how likely each label is right."""
@@ -137,20 +148,19 @@ class Grounds:
         beside one on an input of none of the classes, none (-1).
         """
         n, classes = self.guess.shape
-        beyond = outside(self.guess, evidence, self.noise.rows)
+        beyond = self.beyond
         right, suggestion, confidence = np.empty(n), np.empty(n, dtype=np.int64), np.empty(n)
         # A first belief by the counted matrix alone: its rate is that of the matrix in which wrong labels are alike.
         for part in in_parts(n, classes):
-            of_label, _ = self._bayes(part, self.noise.of_labels(part), beyond[part], evidence)
+            of_label, _ = self._bayes(part, self._counted(part), beyond[part], evidence)
             right[part] = of_label[np.arange(len(of_label)), self.labels[part]]
         learned = slice(None) if self.noise.rows is None else self.noise.rows
-        rate = float(1 - right[learned].mean())
+        rate = max(float(1 - right[learned].mean()), self._least)
         structure = self._structure(rate)
         for part in in_parts(n, classes):
             labels = self.labels[part]
             rows = np.arange(len(labels))
-            counted = np.maximum(self.noise.of_labels(part), TINY)
-            pooled = counted**structure * _alike(labels, classes, rate) ** (1 - structure)
+            pooled = self._counted(part) ** structure * _alike(labels, classes, rate) ** (1 - structure)
             posterior, none = self._bayes(part, pooled, beyond[part], evidence)
             right[part] = posterior[rows, labels]
             doubted = right[part] < 1 - FLAGGED
@@ -169,13 +179,25 @@ class Grounds:
         likely /= total[:, None]
         return likely, none / total
 
+    @property
+    def _least(self) -> float:
+        """The share of wrong labels, at least: one of each class more than was counted, so that none is impossible."""
+        rows, classes = self.noise.rows, self.guess.shape[1]
+        n = len(self.labels) if rows is None else int(np.count_nonzero(rows))
+        return float(classes / (n + classes))
+
+    def _counted(self, part: slice) -> Floats:
+        """Return each row's probability of its label under each true class, as it was counted."""
+        found: Floats = np.maximum(self.noise.of_labels(part), self._least / max(1, self.guess.shape[1] - 1))
+        return found
+
     def _structure(self, rate: float) -> float:
         """Weigh the counted matrix by how surely labels are likelier under it than if all wrong ones were alike."""
         n, classes = self.guess.shape
         gain = np.empty(n)
         for part in in_parts(n, classes):
             guess, labels = self.guess[part], self.labels[part]
-            counted = (guess * self.noise.of_labels(part)).sum(1)
+            counted = (guess * self._counted(part)).sum(1)
             alike = (guess * _alike(labels, classes, rate)).sum(1)
             gain[part] = np.log(np.maximum(counted, TINY)) - np.log(np.maximum(alike, TINY))
         gain = gain if self.noise.rows is None else gain[self.noise.rows]

@@ -44,6 +44,8 @@ class Past:
     """logit of the given label minus the largest other one; NaN where it is unknown"""
     output: npt.NDArray[np.floating[Any]] | None = None
     """the predicted numbers, where labels are numbers"""
+    by_judges: bool = False
+    """whether judges said it that never saw the labels, and no model in training"""
 
 
 def issue_table(
@@ -81,7 +83,7 @@ def issue_table(
         "flagged": belief.flagged,
         "dropped_share": past.dropped_share.round(4),
         "margin": past.margin.astype(np.float64).round(4),
-        "reason": [_reason(*row) for row in told],
+        "reason": [(_reason_of_judges if past.by_judges else _reason)(*row) for row in told],
         "status": names.status or ["open"] * n,
         **({} if names.groups is None else {"group": names.groups}),
     }
@@ -101,6 +103,14 @@ def suggested_names(
     if kind == "numbers":
         return [""] * len(labels)
     return turned_names(labels, belief.suggestion, (belief.suggestion >= 0) & (past.margin < 0), class_names)
+
+
+def _reason_of_judges(flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float) -> str:
+    if not flagged:
+        return ""
+    if not suggested:
+        return "looks like none of the classes to judges that never saw this label"
+    return f"looks like {suggested} to judges that never saw this label ({confidence:.0%})"
 
 
 def _reason(flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float) -> str:

@@ -1,8 +1,8 @@
 """Rows that may be of none of the known classes: a guess that is spread over many of them says so.
 
-Where an expert could always tell, a guess hesitates between two classes or three; one that hesitates between more, and
-far more than guesses usually do on these data, is about an input of another kind. Where classes overlap it is not: the
-less an expert could tell, the less of this is believed.
+A guess usually hesitates between two classes or three; one that hesitates between more, and far more than guesses
+usually do on these data, is about an input of another kind. Where classes overlap, texts or rows of few columns, it may
+as well be about one that nobody can tell: there, nothing is made of it.
 """
 
 import numpy as np
@@ -17,20 +17,19 @@ UNUSUAL = 2.0
 TINY = 1e-12
 
 
-def outside(guess: Floats, evidence: float, learned: Bools | None = None) -> Floats:
+def outside(guess: Floats, strength: float, learned: Bools | None = None) -> Floats:
     """Return how likely each row is of none of the classes.
 
     Args:
         guess: rows x classes.
-        evidence: how much a label says for itself; at 1, classes overlap and nothing is outside of them.
+        strength: the probability at which a guess ends up that hesitates between all classes.
         learned: the rows that tell how many classes guesses usually hesitate between; by default all.
 
     >>> guess = np.vstack([np.eye(10), np.full(10, 0.1)])
-    >>> outside(guess, 0.5)[-2:].round(6).tolist(), outside(guess, 1.0)[-1].item()
-    ([0.0, 1.0], 0.0)
+    >>> outside(guess, 0.5)[-2:].round(6).tolist(), outside(guess, 0.0)[-1].item()
+    ([0.0, 0.5], 0.0)
     """
     n, classes = guess.shape
-    strength = min(1.0, max(0.0, 2 * (1 - evidence)))
     if not strength or classes <= USUAL:
         return np.zeros(n)
     between = hesitation(guess)

@@ -10,7 +10,7 @@ RARE = 0.5
 """a class is rare that has less than this share of what it would have if all classes had alike"""
 AT_LEAST, SHARE = 10, 0.25
 """of a rare class, so many rows are looked at, or this share of its labels: those likeliest to be of it"""
-RECOGNISED = 0.8
+RECOGNISED = 2 / 3
 """share of them that must carry its label"""
 TINY = 1e-9
 
@@ -35,11 +35,20 @@ def hardly_recognised(labels: Labels, guess: Floats) -> list[int]:
     >>> hardly_recognised(np.repeat([0, 1, 2], [50, 40, 10]), guess)
     [2]
     """
-    classes = guess.shape[1]
     found = []
-    for number, size in enumerate(np.bincount(labels, minlength=classes).tolist()):
-        if 0 < size < RARE * len(labels) / classes:
-            likeliest = np.argsort(-guess[:, number], kind="stable")[: max(AT_LEAST, int(SHARE * size))]
-            if (labels[likeliest] == number).mean() < RECOGNISED:
-                found.append(number)
+    for number in rare_classes(labels, guess.shape[1]):
+        looked_at = max(AT_LEAST, int(SHARE * np.count_nonzero(labels == number)))
+        likeliest = np.argsort(-guess[:, number], kind="stable")[:looked_at]
+        if (labels[likeliest] == number).mean() < RECOGNISED:
+            found.append(number)
     return found
+
+
+def rare_classes(labels: Labels, classes: int) -> list[int]:
+    """Find the classes with few labels for their number.
+
+    >>> rare_classes(np.repeat([0, 1], [90, 10]), 2)
+    [1]
+    """
+    sizes = np.bincount(labels, minlength=classes)
+    return np.flatnonzero((sizes > 0) & (sizes < RARE * len(labels) / classes)).tolist()

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ from stepe.cli.declared import with_options
 from stepe.cli.messages import escape, print_line, print_note
 from stepe.cli.runs import TrustOption, run_path, trust_or_ask
 from stepe.errors import InputError
+from stepe.run.record import AUDIT
 
 if TYPE_CHECKING:
     from stepe.app.run import Run
@@ -51,7 +52,7 @@ def clean(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the run folder and nothing else.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, for scripts.")] = False,
 ) -> None:
-    """Train on labels you cannot trust; find the wrong ones.
+    """Find the labels that are probably wrong.
 
     Writes a run folder: the model, every sample's verdict, the suspects (issues.csv), a report (report.html).
     """
@@ -102,8 +103,7 @@ def _write_cleaned(run: "Run", mode: "Mode") -> Path | None:
 
 
 def _with_progress(console: Console, work: "Callable[[Any], Run]") -> "Run":
-    from stepe.cli.progress import Bars, Lines
-    from stepe.training.building import Silent
+    from stepe.cli.progress import Bars, Lines, Silent
 
     if console.quiet:
         return work(lambda method, position, total: Silent())
@@ -132,30 +132,49 @@ def _show_result(run: "Run", written: Path | None, *, quiet: bool, as_json: bool
     if quiet:
         typer.echo(str(run.path))
         return
-    from stepe.beliefs.rate import stated_rate
     from stepe.cli.tables import comparison, suspects
-    from stepe.report.findings import hardly_recognised
 
     console = Console(emoji=False)
-    order = {name: position for position, name in enumerate(("plain", run.method, "oracle"))}
-    runs_in_order = sorted([run, *run.others], key=lambda other: (order.get(other.method, 1.5), other.method))
-    noise = run.request.noise
-    title = run.request.name + (f", {noise} noise" if noise else "")
-    console.print()
-    console.print(comparison(runs_in_order, [other.method for other in runs_in_order], escape(title)))
+    audited = run.method == AUDIT
+    if run.others or not audited or run.summary.noise is not None:
+        order = {name: position for position, name in enumerate(("plain", run.method, "oracle"))}
+        runs_in_order = sorted([run, *run.others], key=lambda other: (order.get(other.method, 1.5), other.method))
+        noise = run.request.noise
+        title = run.request.name + (f", {noise} noise" if noise else "")
+        console.print()
+        console.print(comparison(runs_in_order, [other.method for other in runs_in_order], escape(title)))
     if run.summary.flagged:
         console.print()
-        console.print(suspects(run.issues))
+        console.print(suspects(run.issues, dropped=not audited))
     elif run.summary.dropped == 0 and not run.belief.rate_was_found:
         console.print(f"\n{run.method} drops nothing, so it flags nothing.", highlight=False)
     console.print()
-    if (rate := run.belief.found_rate) is not None:
-        console.print(stated_rate(rate), highlight=False, soft_wrap=True)
-    if unjudged := hardly_recognised(run):
-        console.print(unjudged, highlight=False, soft_wrap=True, markup=False)
-    console.print(f"{run.summary.flagged} of {run.summary.samples} labels look wrong:", highlight=False)
+    for sentence in _told(run):
+        console.print(sentence, highlight=False, soft_wrap=True, markup=False)
+    console.print(f"{run.summary.flagged:,} of {run.summary.samples:,} labels look wrong:", highlight=False)
     for file in filter(None, (run.path / "issues.csv", written, report)):
         console.print(f"  {file}", highlight=False, soft_wrap=True, markup=False)
     if run.summary.flagged:
         command = f"stepe review {shlex.quote(str(run.path))}"
         console.print(f"Go through them with: {command}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _told(run: "Run") -> Iterator[str]:
+    """Say what was found out, a sentence each."""
+    from stepe.beliefs.rate import stated_rate
+    from stepe.report.findings import hardly_recognised
+
+    summary = run.summary
+    if summary.panel:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in summary.panel.items())
+        yield f"Judged by {shares}; they agree with {summary.agreement or 0:.0%} of the given labels."
+    if not run.belief.has_signal:
+        yield "The rows say too little of their labels to call any wrong; more rows may help, or columns that say more."
+    elif run.belief.may_be_clean:
+        yield f"It may be that nothing is wrong: at most {run.belief.rate.high:.0%} of the labels are."
+    elif (rate := run.belief.found_rate) is not None:
+        yield stated_rate(rate)
+    if unjudged := hardly_recognised(run):
+        yield unjudged
+    if summary.held_out_flagged is not None:
+        yield f"Of the {summary.held_out:,} held-out labels {summary.held_out_flagged:,} look wrong."

@@ -34,23 +34,24 @@ def comparison(runs: list[Run], names: list[str], title: str) -> Table:
     return table
 
 
-def suspects(issues: "pd.DataFrame", most: int = 10) -> Table:
-    """List the labels to look at first."""
+def suspects(issues: "pd.DataFrame", most: int = 10, *, dropped: bool = True) -> Table:
+    """List the labels to look at first, with how often they were ``dropped``."""
     title = f"Top suspects, {min(most, len(issues))} of {len(issues)}"
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("id")
     table.add_column("given")
     table.add_column("suggested")
-    for column in ("confidence", "suspicion", "dropped in"):
+    for column in ("confidence", "suspicion", *(["dropped in"] if dropped else [])):
         table.add_column(column, justify="right")
     for issue in issues.head(most).to_dict("records"):
+        often = [f"{issue['dropped_share']:.0%} of epochs"] if dropped else []
         table.add_row(
             as_it_is(issue["id"]),
             as_it_is(issue["given_label"]),
-            as_it_is(issue["suggested_label"]),
+            as_it_is(issue["suggested_label"] or "none of the classes"),
             percent(issue["suggestion_confidence"]),
             f"{issue['suspicion']:.3f}",
-            f"{issue['dropped_share']:.0%} of epochs",
+            *often,
         )
     return table
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Say = Callable[[str], None]
+SizeFor = Callable[[Sequence[images.Picture]], int]
+"""pictures -> the side that they are resized to"""
 YES = frozenset({"true", "t", "1", "1.0", "yes", "y"})
 NO = frozenset({"false", "f", "0", "0.0", "no", "n", "", "nan", "none", "null"})
 OUR_MARKS = re.compile(r"stepe_(flagged|suggested|suspicion)(_\d+)?")
@@ -87,29 +89,31 @@ class Collection:
 # Collecting
 
 
-def collect(data: Any, layout: Layout, say: Say, *, gpu: bool = False, labelled: bool = True) -> Collection:
+def collect(
+    data: Any, layout: Layout, say: Say, *, size_for: SizeFor = images.image_size_for, labelled: bool = True
+) -> Collection:
     """Collect raw samples from a path, a reference or an object; without labels where they are to be predicted."""
     if not isinstance(data, str | Path):
-        return from_frame(data, "table", layout, say, gpu=gpu, labelled=labelled)
+        return from_frame(data, "table", layout, say, size_for=size_for, labelled=labelled)
     text, path = str(data), Path(data)
     check_writable("the path of the data", str(path.absolute()))
     if text.startswith(HF_PREFIX):
         name = text.removeprefix(HF_PREFIX).replace("/", "-").replace(":", "-")
-        found = from_frame(table.read_hf_hub(text), name, layout, say, gpu=gpu, labelled=labelled)
+        found = from_frame(table.read_hf_hub(text), name, layout, say, size_for=size_for, labelled=labelled)
         return replace(found, reference=text)
     if arrays.is_array_file(text):
         layout.check_no_columns(text)
         features, labels = arrays.read_arrays(text, labelled=labelled)
         return replace(from_matrix(features, labels, arrays.name_of(text)), reference=resolved(text))
     if table.is_hf_folder(path):
-        found = from_frame(table.read_hf_folder(path), path.name, layout, say, gpu=gpu, labelled=labelled)
+        found = from_frame(table.read_hf_folder(path), path.name, layout, say, size_for=size_for, labelled=labelled)
     elif path.is_dir():
-        found = from_folder(path, layout, say, gpu=gpu, labelled=labelled)
+        found = from_folder(path, layout, say, size_for=size_for, labelled=labelled)
     else:
         if path.suffix.lower() in spreadsheet.SUFFIXES and len(sheets := spreadsheet.sheets(path)) > 1:
             say(f"{path} has {len(sheets)} sheets; the first, {sheets[0]!r}, is read")
         frame = table.read_table(path, layout.encoding)
-        found = from_frame(frame, path.stem, layout, say, gpu=gpu, labelled=labelled, folder=path.parent)
+        found = from_frame(frame, path.stem, layout, say, size_for=size_for, labelled=labelled, folder=path.parent)
     return replace(found, reference=str(path.resolve()))
 
 
@@ -128,7 +132,7 @@ def from_matrix(features: npt.ArrayLike, labels: npt.ArrayLike | None, name: str
     return Collection(name, "features", x, [str(row) for row in rows], rows, keys, given)
 
 
-def from_folder(path: Path, layout: Layout, say: Say, *, gpu: bool, labelled: bool) -> Collection:
+def from_folder(path: Path, layout: Layout, say: Say, *, size_for: SizeFor, labelled: bool) -> Collection:
     """Collect pictures, in a folder per class where labels are wanted."""
     layout.check_no_columns(str(path))
     if labelled:
@@ -146,7 +150,7 @@ def from_folder(path: Path, layout: Layout, say: Say, *, gpu: bool, labelled: bo
     if not files:
         raise InputError(f"{path} holds no pictures; files must end in {', '.join(images.SUFFIXES)}")
     labels = [name.partition("/")[0] if labelled else "" for name in ids]
-    return _with_pictures(path.resolve().name, files, ids, labels, layout, say, gpu=gpu)
+    return _with_pictures(path.resolve().name, files, ids, labels, layout, say, size_for=size_for)
 
 
 def _with_pictures(
@@ -157,9 +161,9 @@ def _with_pictures(
     layout: Layout,
     say: Say,
     *,
-    gpu: bool,
+    size_for: SizeFor,
 ) -> Collection:
-    usual = images.LARGE if layout.model is not None else images.image_size_for(files, gpu=gpu)
+    usual = images.LARGE if layout.model is not None else size_for(files)
     size = layout.image_size or usual
     read = images.read_pictures(files, ids, size, say)
     return Collection(
@@ -181,7 +185,7 @@ def from_frame(
     layout: Layout,
     say: Say,
     *,
-    gpu: bool = False,
+    size_for: SizeFor = images.image_size_for,
     labelled: bool = True,
     folder: Path | None = None,
 ) -> Collection:
@@ -196,7 +200,7 @@ def from_frame(
     if kind == "images":
         assert layout.image is not None
         files = _picture_cells(frame[layout.image], folder, name)
-        found = _with_pictures(name, files, ids, given, layout, say, gpu=gpu)
+        found = _with_pictures(name, files, ids, given, layout, say, size_for=size_for)
     else:
         inputs, keys = _inputs(frame, kind, layout, given, name, say, labelled=labelled)
         found = Collection(name, kind, inputs, ids, list(range(len(frame))), keys, given)

@@ -24,6 +24,8 @@ OTHERS = frozenset({".tif", ".tiff", ".gif", ".heic", ".heif", ".avif", ".jp2", 
 SKIPPED_SHARE, SKIPPED_ALWAYS = 0.1, 5
 """so many pictures may be unreadable before that is an error"""
 SMALL, LARGE, CPU_SIZE = 64, 224, 32
+FEW_PIXELS = 16
+"""pictures of at most this side are judged by their pixels"""
 RESIDENT_BYTES = 4 << 30
 SPLIT_NAMES = {"train", "training", "test", "testing", "val", "valid", "validation", "dev"}
 
@@ -107,11 +109,16 @@ def typical_side(pictures: Sequence[Picture]) -> int:
     return int(np.median(sides)) if sides else SMALL
 
 
-def image_size_for(pictures: Sequence[Picture], *, gpu: bool) -> int:
-    """Choose the side that pictures are resized to: small without a GPU, else as large as they and memory allow."""
+def image_size_for(pictures: Sequence[Picture], *, gpu: bool = False, by_network: bool = True) -> int:
+    """Choose the side that pictures are resized to: small without a GPU, else as large as they and memory allow.
+
+    Tiny ones stay as they are where no network has to look at them.
+    """
+    side = typical_side(pictures) if gpu or not by_network else CPU_SIZE
+    if not by_network and side <= FEW_PIXELS:
+        return side
     if not gpu:  # a larger side takes hours
         return CPU_SIZE
-    side = typical_side(pictures)
     if side <= SMALL:
         return max(CPU_SIZE, side)
     return LARGE if 3 * LARGE**2 * len(pictures) <= RESIDENT_BYTES else SMALL

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,7 @@ from stepe.data.encoders import (
     TableEncoder,
     fit_encoder,
 )
+from stepe.data.images import FEW_PIXELS, image_size_for
 from stepe.data.noise import Noise, Planted
 from stepe.data.originals import Originals
 from stepe.data.split import hold_out
@@ -38,7 +40,7 @@ from stepe.files import exists
 from stepe.loop.draws import Draws
 from stepe.loop.metrics import Truth
 from stepe.options.data import HF_PREFIX
-from stepe.options.layout import DataKind, Layout
+from stepe.options.layout import HOLD_OUT, DataKind, Layout
 from stepe.run.previews import Preview, encoded
 from stepe.tables.formats import FORMATS
 
@@ -109,6 +111,10 @@ class Source:
     """what was found before training, as files for the run folder"""
     originals: Originals | None = None
     """what people are shown, by row; where there are none, a picture can be made of ``x``"""
+    keys: list[Any] | None = None
+    """of each sample, the held-out ones and those without a label after the others, what its copies share"""
+    together: list[str] | None = None
+    """of the same samples, what each belongs to (``split_by``)"""
 
     @property
     def classes(self) -> int:
@@ -241,16 +247,25 @@ def open_own(
     say: Say = lambda message: None,
     *,
     gpu: bool = False,
+    by_network: bool | None = True,
     fit: FitEncoder = fit_encoder,
 ) -> Source:
-    """Open people's own data: a path, a reference, a pair of arrays or a table in memory."""
+    """Open people's own data: a path, a reference, a pair of arrays or a table in memory.
+
+    Judges need nothing held out; ``by_network`` says whether a network judges, or ``None``: as the data are.
+    """
     layout = layout or Layout()
     if isinstance(data, tuple):
         layout.check_no_columns("a pair of arrays")
         features, labels = data
         collection = from_matrix(features, labels, "arrays")
     else:
-        collection = collect(data, layout, say, gpu=gpu)
+        collection = collect(
+            data, layout, say, size_for=partial(image_size_for, gpu=gpu, by_network=by_network is True)
+        )
+    if by_network is None:
+        by_network = needs_network(collection)
+    layout = layout if layout.holdout is not None else replace(layout, holdout=HOLD_OUT if by_network else 0.0)
     if layout.test is None:
         return from_collection(collection, layout, say, fit=fit)
     if collection.reference == layout.test:
@@ -258,6 +273,11 @@ def open_own(
     size = collection.inputs.shape[-1] if collection.kind == "images" else None
     held_out = collect(layout.test, replace(layout, image_size=size), say)
     return from_collection(collection, layout, say, fit=fit, held_out=held_out)
+
+
+def needs_network(collection: Collection) -> bool:
+    """Say whether the samples are pictures too large to be judged by their pixels."""
+    return collection.kind == "images" and collection.inputs.shape[-1] > FEW_PIXELS
 
 
 def from_collection(
@@ -273,7 +293,8 @@ def from_collection(
     class_names, numbers = number_labels(collection.labels, collection.name)
     labelled = np.flatnonzero(numbers >= 0)
     together = None if collection.together is None else [collection.together[i] for i in labelled]
-    apart = hold_out(numbers[labelled], 0 if held_out is not None else layout.holdout, together)
+    share = HOLD_OUT if layout.holdout is None else layout.holdout
+    apart = hold_out(numbers[labelled], 0 if held_out is not None else share, together)
     train, test, unlabelled = labelled[~apart], labelled[apart], np.flatnonzero(numbers < 0)
     encoder = fit(collection.kind, collection.take(train))
     if held_out is None:
@@ -309,7 +330,28 @@ def from_collection(
         duplicates=len(duplicates),
         files=_findings(duplicates, collection.skipped or {}),
         originals=collection.originals,
+        keys=_of_parts("keys", collection, train, tested, test, unlabelled),
+        together=_of_parts("together", collection, train, tested, test, unlabelled),
     )
+
+
+def _of_parts(
+    what: Literal["keys", "together"],
+    collection: Collection,
+    train: Integers,
+    tested: Collection,
+    test: Integers,
+    unlabelled: Integers,
+) -> list[Any] | None:
+    """Say of each sample what it shares with others, the held-out ones and those without a label after the others."""
+    parts = [(collection, train), (tested, test), (collection, unlabelled)]
+    found: list[Any] = []
+    for part, index in parts:
+        values: Any = getattr(part, what)
+        if values is None:
+            return None
+        found += [values[i] for i in index]
+    return found
 
 
 def _known_labels(
@@ -346,6 +388,7 @@ def open_source(
     layout: Layout | None = None,
     *,
     gpu: bool = False,
+    by_network: bool | None = True,
     fit: FitEncoder = fit_encoder,
 ) -> Source:
     """Open a source by path or by name; a local path wins, and ``say`` is told so."""
@@ -365,7 +408,7 @@ def open_source(
     if data in cifar_n.NAMES:
         say(f"{data!r} is a local path, which wins over the data set of that name")
     check_there(data)
-    return open_own(data, layout, say, gpu=gpu, fit=fit)
+    return open_own(data, layout, say, gpu=gpu, by_network=by_network, fit=fit)
 
 
 def check_there(data: str) -> None:

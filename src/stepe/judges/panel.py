@@ -10,6 +10,8 @@ from stepe.judges.chunks import chunks
 from stepe.judges.likelihood import TINY, sample_of_rows
 
 STEPS = 50
+SHARE = " share"
+"""ends the name of a judge's share among the settings of a panel"""
 
 
 @dataclass(frozen=True)
@@ -29,13 +31,13 @@ class Panel:
         if settings is None:
             shares = mixture(views_of, weights, targets)
         else:
-            shares = np.array([settings[f"{judge.name} share"] for judge in self.judges])
+            shares = np.array([settings[f"{judge.name}{SHARE}"] for judge in self.judges])
         chosen = {
             f"{judge.name} {name}": value
             for judge, view in zip(self.judges, views, strict=True)
             for name, value in view.settings.items()
         }
-        chosen |= {f"{judge.name} share": float(share) for judge, share in zip(self.judges, shares, strict=True)}
+        chosen |= {f"{judge.name}{SHARE}": float(share) for judge, share in zip(self.judges, shares, strict=True)}
         mixed = np.empty_like(targets)
         for part in chunks(*targets.shape):
             mixed[part] = sum(

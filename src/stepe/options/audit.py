@@ -1,10 +1,40 @@
-"""Options of the audit: which labels are pointed out."""
+"""Options of the audit: who judges the labels, how much a label says for itself, and which are pointed out."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
+from stepe.options.data import names
 from stepe.options.option import Option
 
 AUDIT = "The audit"
+JUDGE_NAMES = ("linear", "kernel", "ranks", "forest", "neighbours", "boosting")
+"""what ``stepe.audit.panel.MAKERS`` holds, for those who do not load it to say it"""
+NETWORK = "network"
+
+Judges = Annotated[
+    str | Sequence[str] | None,
+    Option(
+        f"Who judges the labels: a comma list of {', '.join(JUDGE_NAMES)}, mixed by how well they explain the labels; "
+        f"or {NETWORK}: a network is trained.",
+        AUDIT,
+        metavar="NAMES",
+        default="those that fit the data; of pictures of more than 16 pixels, or with an option that only networks "
+        "have, a network",
+        read=lambda judges: ",".join(names(judges) or ()),
+    ),
+]
+Evidence = Annotated[
+    float,
+    Option(
+        "How much a label says for itself: 1 where classes overlap, so that it is a fair draw among those that a row "
+        "allows; 0.5 where an expert could always tell and people erred.",
+        AUDIT,
+        metavar="TAU",
+        default="1 for tables and texts, 0.75 for features and pictures",
+        above=0,
+        max=2,
+    ),
+]
 
 Top = Annotated[
     int,

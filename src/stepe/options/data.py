@@ -89,6 +89,7 @@ Holdout = Annotated[
         "Share of each class that is held out, to measure the accuracy; 0 is none.",
         PANEL,
         metavar="SHARE",
+        default="0; 0.2 where a network judges",
         min=0,
         max=MOST_HELD_OUT,
     ),

@@ -25,7 +25,8 @@ class Layout:
     trusted: str | None = None
     group: str | None = None
     split_by: str | None = None
-    holdout: float = HOLD_OUT
+    holdout: float | None = None
+    """share of each class that is held out; ``None``: as much as whoever learns needs"""
     test: str | None = None
     encoding: str = "utf-8"
     image_size: int | None = None

@@ -53,6 +53,7 @@ MinKeep = Annotated[
         "Share of every class, or of every `group`, that is never dropped, to protect rare ones; 0 is off.",
         DROPPED,
         metavar="SHARE",
+        default="0.5 where judges judge, 0 in networks",
         min=0,
         max=1,
     ),

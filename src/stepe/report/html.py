@@ -23,6 +23,7 @@ from stepe.report import figures
 from stepe.report.findings import findings, headline, who_judged
 from stepe.report.suspects import FIRST, all_names, embedded, suspects
 from stepe.report.wording import DASH, duration, percent, share, size, suspicion, visible
+from stepe.run.record import AUDIT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -256,6 +257,8 @@ def charts(run: "RunFolder", others: "list[RunFolder]") -> Iterator[Chart]:
         f"Bar chart of shares of the training labels: {share(run.summary.flagged / n)} flagged{known}.",
         figures.noise_range(run),
     )
+    if run.method == AUDIT:  # judges have no epochs
+        return
     yield from _chart(
         "accuracy",
         "Test accuracy",

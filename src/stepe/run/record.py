@@ -19,6 +19,10 @@ FORMAT = 2
 """the format of the files that this version writes"""
 READABLE = (1, FORMAT)
 """formats whose runs can be read; those of the present one can also go on"""
+AUDIT = "audit"
+"""what a run of judges is called where others have the name of a method"""
+PREPROCESSING = "preprocessing.json"
+"""how inputs become numbers, and what the model makes of these"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +43,7 @@ class Request(Layout):
     warmup: int | Auto | None = None
     rho_max: float | Auto | None = None
     noise_rate: float | None = None
-    min_keep: float = 0.0
+    min_keep: float | None = None
     seed: int = 0
     device: str = "auto"
     data_dir: str | None = None
@@ -72,6 +76,14 @@ class Request(Layout):
     """``paper``: exactly what the paper does"""
     augments: bool = False
     """whether inputs are pictures that are drawn anew each epoch"""
+    judges: tuple[str, ...] = ()
+    """who judges the labels; none: a network"""
+    evidence: float | None = None
+    """how much a label says for itself; ``None``: as the kind of data has it"""
+    top: int | None = None
+    """how many labels are flagged at most"""
+    min_suspicion: float | None = None
+    """how suspicious a label has to be, to be flagged"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,6 +258,13 @@ class Summary:
     """this and the next two are measured on held-out samples, where there are any"""
     test_accuracy: float | None = None
     best_test_accuracy: float | None = None
+    agreement: float | None = None
+    """share of the given labels that judges who did not see them would give, too"""
+    panel: dict[str, float] = field(default_factory=dict)
+    """each judge's share of what they say together"""
+    held_out: int | None = None
+    """how many held-out labels were judged as well, and the next one how many of them look wrong"""
+    held_out_flagged: int | None = None
     noise: NoiseFound | None = None
     unlabelled: int | None = None
     """how many samples without a label were predicted, where there are any"""
@@ -281,4 +300,4 @@ class Summary:
 
 
 def _known(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if value not in (None, ())}
+    return {name: value for name, value in found.items() if value not in (None, (), {})}

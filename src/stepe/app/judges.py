@@ -1,0 +1,52 @@
+"""Who judges: a panel that fits the data, those who were asked for, or a network where an option says so."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stepe.data.images import FEW_PIXELS
+from stepe.data.source import Source
+from stepe.errors import InputError
+from stepe.options.audit import JUDGE_NAMES, NETWORK
+from stepe.options.layout import DataKind
+
+OF_NETWORKS = ("method", "preset", "model", "epochs", "balanced", "strong", "warmup", "probe", "track")
+"""options that only networks have"""
+OF_JUDGES = ("evidence",)
+"""options that only judges have"""
+
+
+def choose_judges(options: Mapping[str, Any], say: Callable[[str], None]) -> str | None:
+    """Return who was asked to judge; ``None``: it is left to the data."""
+    asked = options["judges"]
+    given = [f"--{name}" for name in OF_NETWORKS if options[name] not in (None, False, 0.0, (), [])]
+    if options["device"] not in ("auto", "cpu"):
+        given.append("--device")
+    if asked is None and given and not options["compare"]:
+        say(f"{given[0]} is for networks, so a network judges (--judges network); leave it out to be judged in seconds")
+        return NETWORK
+    names = [] if asked is None else asked.split(",")
+    if unknown := [name for name in names if name not in (*JUDGE_NAMES, NETWORK)]:
+        raise InputError(f"there is no judge {unknown[0]!r}; choose among {', '.join((*JUDGE_NAMES, NETWORK))}")
+    if NETWORK in names:
+        if len(names) > 1:
+            raise InputError(f"--judges {asked} mixes a network with others; name the network alone, or the others")
+        if useless := [f"--{name}" for name in OF_JUDGES if options[name] is not None]:
+            raise InputError(f"{useless[0]} is for judges that are no network; leave it out, or --judges network")
+        return NETWORK
+    if asked is not None and given and not options["compare"]:
+        raise InputError(f"{given[0]} is for networks, and --judges names {asked}; leave one of the two out")
+    return ",".join(dict.fromkeys(names)) or None
+
+
+def judges_for(source: Source) -> str:
+    """Name the judges that fit the data; a network for pictures that are too large to be judged by their pixels."""
+    if source.kind == "images" and source.x.shape[-1] > FEW_PIXELS:
+        return NETWORK
+    from stepe.audit.panel import DEFAULT
+
+    return ",".join(DEFAULT[kind_of(source)])
+
+
+def kind_of(source: Source) -> DataKind:
+    """Return what the rows are to a judge: rows of pixels are pictures."""
+    return "images" if source.image_shape is not None else source.kind
