@@ -112,8 +112,9 @@ def by_stepe(rows: Floats, labels: np.ndarray, classes: int, seed: int) -> tuple
     """The whole audit: a panel, and its rounds. The suspicion of each label."""
     said: list[str] = []
     panel = panel_for(KIND, Shown(rows, Blocks.of_one_row(len(labels)), seed), say=said.append)
-    believed = audit(panel, labels, classes, evidence=EVIDENCE[KIND]).believed
-    return 1 - believed.p_right, {"judges": [judge.name for judge in panel.judges], "said": said}
+    belief = audit(panel, labels, classes, evidence=EVIDENCE[KIND]).belief
+    judges = [judge.name for judge in panel.judges]
+    return 1 - belief.p_right, {"judges": judges, "said": said, "flags": belief.flagged}
 
 
 def by_cleanlab(rows: Floats, labels: np.ndarray, classes: int, seed: int) -> tuple[Floats, Row]:
