@@ -433,9 +433,10 @@ def _percent(value: float, digits: int = 1) -> str:
 
 
 def _table(head: str, lines: Iterable[Sequence[str]]) -> str:
-    names = head.split("|")
-    made = [names, ["---"] * len(names), *lines]
-    return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |") for cells in made)
+    head = f"| {head.replace('|', ' | ')} |"
+    rule = "|" + "---|" * (head.count("|") - 1)
+    rows = (f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |") for cells in lines)
+    return "\n".join([head, rule, *rows])
 
 
 TABLES: dict[str, Callable[[Sequence[Row]], str]] = {
