@@ -73,13 +73,10 @@ GIVEN = "people's"
 """noise that is part of the data"""
 FIRST_TUNING_SEED, SEEDS, FOLDS = 100, 3, 5
 FIRST_SEEDS = (0, FIRST_TUNING_SEED)
-PENALTIES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+PENALTIES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """of logistic regression on features (scikit-learn's C), the strongest first"""
 READY_EVIDENCE = 0.5
 THREE, MEAN = ("extra trees", "logistic regression", "boosting"), "mean of the three"
-SLOW = ("boosting", "LightGBM")
-MANY_TREES = ("soybean", "income")
-"""tables of so many classes that boosting takes longer than all else: it is measured on the first seed alone"""
 BINS = 10
 SURE = 0.9
 """confidence of a suggestion from which labels are corrected unseen"""
@@ -373,12 +370,13 @@ def _of_columns(model: Any) -> Guesser:
 def _by_likelihood(case: Case, labels: Ints, seed: int) -> Guessed:
     """Logistic regression on features, its penalty chosen by the likelihood of the labels, from the strongest on until
     they get less likely. Only the chosen penalty's fits are timed.
+
+    Features stay as they are: standardised, those of CIFAR-10N gave it an AUROC of .92 on aggre instead of .94.
     """
     best, chosen = -np.inf, None
     for penalty in PENALTIES:
-        model = make_pipeline(StandardScaler(), LogisticRegression(C=penalty, max_iter=1000))
         with Watch() as watch:
-            probability = out_of_fold(model, case.inputs, labels, seed)
+            probability = out_of_fold(LogisticRegression(C=penalty, max_iter=1000), case.inputs, labels, seed)
         likely = float(np.log(np.maximum(probability[np.arange(len(labels)), labels], 1e-9)).mean())
         if likely <= best:
             break
@@ -463,17 +461,13 @@ def measure(key: Key) -> Row:
     name, noise, seed = key
     case = load(name)
     given = planted(case, noise, seed)
-    guessers = rivals(case.kind)
-    left_out = [slow for slow in SLOW if slow in guessers and name in MANY_TREES and seed not in FIRST_SEEDS]
     _warm(case.kind)
     found = {"stepe": by_stepe(case, given, seed)}
-    guessed = {who: guess(case, given.labels, seed) for who, guess in guessers.items() if who not in left_out}
+    guessed = {who: guess(case, given.labels, seed) for who, guess in rivals(case.kind).items()}
     found |= {who: by_cleanlab(each, given) for who, each in with_mean(guessed).items()}
     row = _row(key, case, given) | {
         "found": {who: quality(each, given.wrong) | each.more for who, each in found.items()}
     }
-    if left_out:
-        row["left_out"] = left_out
     if seed in FIRST_SEEDS and noise == noises_of(name)[0]:
         row["peak_bytes"] = memory_alone(key)
     return row
