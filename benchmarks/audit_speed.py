@@ -112,8 +112,9 @@ def by_stepe(rows: Floats, labels: np.ndarray, classes: int, seed: int) -> tuple
     """The whole audit: a panel, and its rounds. The suspicion of each label."""
     said: list[str] = []
     panel = panel_for(KIND, Shown(rows, Blocks.of_one_row(len(labels)), seed), say=said.append)
-    believed = audit(panel, labels, classes, evidence=EVIDENCE[KIND]).believed
-    return 1 - believed.p_right, {"judges": [judge.name for judge in panel.judges], "said": said}
+    belief = audit(panel, labels, classes, evidence=EVIDENCE[KIND]).belief
+    judges = [judge.name for judge in panel.judges]
+    return 1 - belief.p_right, {"judges": judges, "said": said, "flags": belief.flagged}
 
 
 def by_cleanlab(rows: Floats, labels: np.ndarray, classes: int, seed: int) -> tuple[Floats, Row]:
@@ -211,6 +212,11 @@ def measure_alone(key: tuple[str, float, int, int]) -> Row:
     return row
 
 
+def _is_meant(name: str, word: str) -> bool:
+    """Whether a row begins like this; where some row is called just that, only that one is meant."""
+    return name == word if word in GRID else name.startswith(word)
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--row"]:
         name, scale, threads, seed = sys.argv[2:]
@@ -226,7 +232,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1, help="rows at once; more than one disturb each other")
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
-    names = [name for name in GRID if not arguments.only or any(name.startswith(word) for word in arguments.only)]
+    names = [name for name in GRID if not arguments.only or any(_is_meant(name, word) for word in arguments.only)]
     if not names:
         sys.exit(f"no row begins with {' or '.join(arguments.only)}; there are: {', '.join(GRID)}")
     keys = [(name, arguments.scale, arguments.threads, arguments.seed) for name in names]
