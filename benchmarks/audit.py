@@ -239,7 +239,7 @@ def believed(case: Case, labels: Ints, seed: int) -> Believed:
         return Believed(belief, [case.inputs], READY_EVIDENCE, {})
     inputs = _sparse(case.inputs) if case.kind == "text" else case.inputs
     panel = panel_for(case.kind, Shown(inputs, _blocks(case), seed))
-    made = audit(panel, labels, int(labels.max()) + 1, evidence=EVIDENCE[case.kind])
+    made = audit(panel, labels, int(labels.max()) + 1, evidence=EVIDENCE[case.kind], strangers=STRANGERS[case.kind])
     more = {"judges": [judge.name for judge in panel.judges], "rounds": len(made.rounds)}
     return Believed(made.belief, [each.view.probability for each in made.rounds], EVIDENCE[case.kind], more)
 

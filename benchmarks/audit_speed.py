@@ -28,7 +28,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from stepe.audit.panel import EVIDENCE, Shown, panel_for
+from stepe.audit.panel import EVIDENCE, STRANGERS, Shown, panel_for
 from stepe.audit.rounds import audit
 from stepe.judges.base import one_hot
 from stepe.judges.blocks import Blocks
@@ -112,7 +112,7 @@ def by_stepe(rows: Floats, labels: np.ndarray, classes: int, seed: int) -> tuple
     """The whole audit: a panel, and its rounds. The suspicion of each label."""
     said: list[str] = []
     panel = panel_for(KIND, Shown(rows, Blocks.of_one_row(len(labels)), seed), say=said.append)
-    belief = audit(panel, labels, classes, evidence=EVIDENCE[KIND]).belief
+    belief = audit(panel, labels, classes, evidence=EVIDENCE[KIND], strangers=STRANGERS[KIND]).belief
     judges = [judge.name for judge in panel.judges]
     return 1 - belief.p_right, {"judges": judges, "said": said, "flags": belief.flagged}
 
