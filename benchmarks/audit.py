@@ -43,7 +43,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from stepe.audit.panel import EVIDENCE, Shown, blocks_of, has_many_values, panel_for
+from stepe.audit.panel import EVIDENCE, STRANGERS, Shown, blocks_of, has_many_values, panel_for
 from stepe.audit.rounds import audit
 from stepe.beliefs.belief import Belief
 from stepe.beliefs.believe import Grounds, believe
