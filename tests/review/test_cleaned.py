@@ -31,7 +31,7 @@ def make_samples(given: list[str], suspects: dict[int, str], skipped: tuple[int,
             "given_label": [given[row] for row in rows],
             "suggested_label": [suspects.get(row, given[row]) for row in rows],
             "suspicion": [0.9375 if row in suspects else 0.25 for row in rows],
-            "suggestion_confidence": 0.75,
+            "suggestion_confidence": 0.95,
             "flagged": [row in suspects for row in rows],
             "status": "open",
         }
@@ -49,7 +49,9 @@ def make_run(tmp_path):
         config = {"format": 1, "request": request, "fit": {"method": "step-e"}, "class_names": ["NA", "b"]}
         (folder / "config.json").write_text(json.dumps(config))
         samples.to_parquet(folder / "samples.parquet", index=False)
-        (folder / "summary.json").write_text("{}")
+        (folder / "summary.json").write_text(
+            json.dumps({"flagged": int(samples["flagged"].sum()), "samples": len(samples)})
+        )
         remember(folder)
         return Run(folder)
 
@@ -340,8 +342,9 @@ def test_a_real_run_is_cleaned(tmp_path):
     assert len(run.issues) > 0
     with np.load(write_cleaned(run, "relabel")) as cleaned:
         names = cleaned["labels"]
-    assert names[run.issues["row"]].tolist() == run.issues["suggested_label"].tolist()
-    untouched = np.setdiff1d(np.arange(120), run.issues["row"])
+    sure = run.issues[run.issues["suggestion_confidence"] >= 0.9]
+    assert names[sure["row"]].tolist() == sure["suggested_label"].tolist()
+    untouched = np.setdiff1d(np.arange(120), sure["row"])
     assert names[untouched].tolist() == np.array(["ant", "bee", "cat"])[given][untouched].tolist()
 
 

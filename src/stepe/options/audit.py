@@ -1,10 +1,11 @@
-"""Options of the audit: which labels are pointed out."""
+"""Options of the audit: which labels are pointed out, and what becomes of them."""
 
 from typing import Annotated
 
 from stepe.options.option import Option
 
 AUDIT = "The audit"
+CLEANED = "The cleaned file"
 
 Top = Annotated[
     int,
@@ -27,3 +28,17 @@ MinSuspicion = Annotated[
         max=1,
     ),
 ]
+
+# -- Of the cleaned file -------------------------------------------------------------------------------------------
+
+MinConfidence = Annotated[
+    float,
+    Option(
+        "Relabelling changes a label only where the suggestion is right with at least this probability.",
+        CLEANED,
+        metavar="SHARE",
+        min=0,
+        max=1,
+    ),
+]
+Force = Annotated[bool, Option("Relabel even where the rows say too little about their labels.", CLEANED)]
