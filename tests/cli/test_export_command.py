@@ -3,6 +3,7 @@
 import json
 import re
 
+import pandas as pd
 import pytest
 
 import stepe
@@ -32,6 +33,16 @@ def test_what_was_corrected_is_said_in_numbers_that_add_up(call, run):
         assert code == 0
         assert corrected + left == len(run.issues)
         assert corrected == (run.issues["suggestion_confidence"] >= float(least)).sum()
+
+
+def test_a_person_decides_how_many_are_marked(call, run):
+    def marked(*option: str) -> int:
+        code, out, _ = call("cleaned", str(run.path), *option)
+        assert code == 0
+        return out and int(pd.read_csv(out.strip())["stepe_flagged"].sum())
+
+    assert marked("--top", "7") == 7
+    assert marked("--min-suspicion", "0.9") == (run.samples["suspicion"][run.samples["split"] == "train"] >= 0.9).sum()
 
 
 def test_how_sure_one_must_be_is_a_probability(call, run):

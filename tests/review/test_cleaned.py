@@ -349,6 +349,69 @@ def test_a_real_run_is_cleaned(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------------------------
+# A person decides how many
+
+
+@pytest.fixture
+def graded(tmp_path, make_run) -> Run:
+    """Six rows in falling suspicion, two of which the run flags; the last is held out."""
+    given = ["NA"] * 6
+    path = tmp_path / "mine.csv"
+    path.write_text("label\n" + "\n".join(given) + "\n")
+    samples = make_samples(given, {0: "b", 1: "b"}).assign(
+        suspicion=[0.95, 0.8, 0.5, 0.3, float("nan"), 0.99],
+        suggestion_confidence=[0.95, 0.7, 0.5, 0.6, 0.9, 0.95],
+        split=["train"] * 5 + ["test"],
+    )
+    return make_run(path, samples)
+
+
+@pytest.mark.parametrize(
+    ("asked", "flagged"),
+    [
+        ({}, [0, 1]),
+        ({"top": 1}, [0]),
+        ({"top": 3}, [0, 1, 2]),
+        ({"top": 100}, [0, 1, 2, 3]),
+        ({"min_suspicion": 0.9}, [0]),
+        ({"min_suspicion": 0.5}, [0, 1, 2]),
+        ({"top": 1, "min_suspicion": 0.5}, [0]),
+    ],
+)
+def test_a_person_decides_how_many_are_suspects(graded, asked, flagged):
+    marked = pd.read_csv(write_cleaned(graded, **asked), keep_default_na=False)
+    assert np.flatnonzero(marked["stepe_flagged"].astype(str) == "True").tolist() == flagged
+    assert len(pd.read_csv(write_cleaned(graded, "drop", **asked))) == 6 - len(flagged)
+    assert graded.suspects(**asked)["row"].tolist() == flagged
+
+
+def test_suspects_by_a_persons_cut_are_a_table_like_the_issues(graded):
+    found = graded.suspects(top=3)
+    assert list(found.columns) == list(graded.issues.columns)
+    assert found["rank"].tolist() == [1, 2, 3]
+    assert found["flagged"].all()
+    assert graded.suspects().equals(graded.issues)
+
+
+def test_no_suspect_is_said_to_be_what_its_label_says_already(graded):
+    marked = pd.read_csv(write_cleaned(graded, top=4), keep_default_na=False)
+    assert marked["stepe_suggested"].tolist() == ["b", "b", "", "", "", ""]
+
+
+def test_of_as_many_suspects_as_one_likes_only_the_sure_are_corrected(graded):
+    said: list[str] = []
+    after = pd.read_csv(write_cleaned(graded, "relabel", top=4, say=said.append), keep_default_na=False)
+    assert after["label"].tolist() == ["b", "NA", "NA", "NA", "NA", "NA"]
+    assert said == ["1 corrected, 3 left as they are"]
+
+
+@pytest.mark.parametrize("asked", [{"top": 0}, {"top": 2.5}, {"min_suspicion": 1.5}, {"min_confidence": -0.1}])
+def test_numbers_that_make_no_sense_are_refused(graded, asked):
+    with pytest.raises(InputError, match=f"{next(iter(asked))} is .*; it must be"):
+        write_cleaned(graded, **asked)
+
+
+# ---------------------------------------------------------------------------------------------------------------
 # What is refused
 
 

@@ -8,7 +8,7 @@ from stepe.data.table import is_hf_folder
 from stepe.errors import InputError, RunError
 from stepe.files import name_of_text, replacing
 from stepe.options import checked
-from stepe.options.audit import Force, MinConfidence
+from stepe.options.audit import Force, MinConfidence, MinSuspicion, Top
 from stepe.review.edits import MIN_CONFIDENCE, MODES, Edits, Mode
 from stepe.run.folder import RunFolder
 from stepe.run.paths import Trust, check_paths
@@ -25,6 +25,8 @@ def write_cleaned(
     mode: Mode = "mark",
     *,
     out: str | Path | None = None,
+    top: Top | None = None,
+    min_suspicion: MinSuspicion | None = None,
     min_confidence: MinConfidence = MIN_CONFIDENCE,
     force: Force = False,
     trust_paths: Trust = False,
@@ -38,6 +40,8 @@ def write_cleaned(
             rows out, ``"relabel"`` gives them the suggested label where that is sure enough. What people have decided
             in a review is carried out in all three: such a row has the label they chose, and is no suspect any more.
         out: another file to write.
+        top: the most suspicious labels are suspects, so many, whatever the run flags.
+        min_suspicion: suspects are the labels that are wrong with at least this probability.
         min_confidence: how likely a suggestion has to be right for ``"relabel"`` to follow it.
         force: whether to relabel although the rows say too little about their labels.
         trust_paths: whether the input is read wherever the run folder says that it lies, though somebody else made it.
@@ -62,7 +66,7 @@ def write_cleaned(
     if not target.parent.is_dir():
         raise InputError(f"there is no folder {target.parent}; make it first, or choose another file")
     source = () if origin is None else (origin.path, origin.label)
-    edits = Edits(run, mode, *source, min_confidence=min_confidence)
+    edits = Edits(run, mode, *source, min_confidence=min_confidence, top=top, min_suspicion=min_suspicion)
     with replacing(target) as temporary:
         if origin is None or format_ is None:
             _write_list(temporary, edits)

@@ -49,9 +49,12 @@ def _text(column: "pd.Series[Any]") -> "pd.Series[str]":
     return column.astype(object).where(column.notna(), "").astype(str)
 
 
-def own_samples(run: RunFolder) -> "pd.DataFrame":
-    """Return the samples of the input itself: held-out ones may come from another file, with rows of its own."""
-    samples = run.samples
+def own_samples(run: RunFolder, top: int | None = None, min_suspicion: float | None = None) -> "pd.DataFrame":
+    """Return the samples of the input itself: held-out ones may come from another file, with rows of its own.
+
+    Flagged are those of the run, or those that a person's cut flags.
+    """
+    samples = run.samples.assign(flagged=run.flags(top, min_suspicion))
     if run.request.test or samples["row"].duplicated().any():
         samples = samples[samples["split"] != "test"]
     return samples.sort_values("row", kind="stable").reset_index(drop=True)
@@ -74,6 +77,8 @@ class Edits:
         path: the input; ``None`` if the labels are in no file.
         column: the column of the labels.
         min_confidence: how likely a suggestion has to be right to correct a label.
+        top: so many are suspects, where a person decides that.
+        min_suspicion: suspects are at least so suspicious, where a person decides that.
     """
 
     def __init__(
@@ -84,13 +89,15 @@ class Edits:
         column: str = "label",
         *,
         min_confidence: float = MIN_CONFIDENCE,
+        top: int | None = None,
+        min_suspicion: float | None = None,
     ):
         self.mode, self.path, self.column = mode, path, column
         arrays = path is not None and path.suffix.lower() == ".npz"
         marks = {name.removeprefix("stepe_") if arrays else name: kind for name, kind in MARKS.items()}
         self.added = marks if mode == "mark" else {}
         self._asked = 0
-        samples = own_samples(run)
+        samples = own_samples(run, top, min_suspicion)
         found = verdicts(samples, min_confidence)
         given = _text(samples["given_label"])
         self.samples = samples.assign(given_label=given)
@@ -102,7 +109,8 @@ class Edits:
         suspicion = samples["suspicion"].astype(float).round(6)
         # A row without a label is no suspect, but what it might be is worth saying.
         suggested = _text(samples["suggested_label"])
-        suggested = suggested.where((found["action"] == "suspect") | (given == ""), "")
+        told = ((found["action"] == "suspect") & (suggested != given)) | (given == "")
+        suggested = suggested.where(told, "")
         columns = (given, found["action"], found["label"], suggested, suspicion)
         rows = zip(*columns, strict=True)
         self._rows = {row: _Row(*values) for row, values in zip(found["row"].tolist(), rows, strict=True)}
