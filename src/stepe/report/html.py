@@ -20,6 +20,7 @@ from markupsafe import Markup
 from stepe.errors import RunError
 from stepe.files import write_text
 from stepe.report import figures
+from stepe.report.cut import cuts
 from stepe.report.findings import findings, headline, who_judged
 from stepe.report.suspects import FIRST, all_names, embedded, suspects
 from stepe.report.wording import DASH, duration, percent, share, size, suspicion, visible
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from stepe.run.folder import RunFolder
 
-SCRIPTS = ("elements.js", "dom.js", "decisions.js", "gallery.js", "choose.js", "review.js", "charts.js")
+SCRIPTS = ("elements.js", "dom.js", "decisions.js", "cut.js", "gallery.js", "choose.js", "review.js", "charts.js")
 """the parts of the one script, in their order"""
 WORST, CONFUSED, FIRST_FILES = 5, 5, 6
 """classes, pairs and files on the first screen"""
@@ -136,7 +137,7 @@ def render(run: "RunFolder") -> str:
     if not run.history:
         raise RunError(f"{run.path / 'history.jsonl'} is gone or empty; make the run again")
     others = run.others
-    found, names = suspects(run), all_names(run)
+    found, names, at = suspects(run), all_names(run), cuts(run)
     by_class, by_pair = classes(run), pairs(run)
     script = "\n".join(_template(name) for name in SCRIPTS).replace("\nexport ", "\n")  # one script, no modules
     data = {
@@ -145,6 +146,7 @@ def render(run: "RunFolder") -> str:
         "classes": len(run.class_names),
         "pixelated": PIXELATED,
         "suspects": found,
+        "cuts": at.to_json(),
     }
     return environment.get_template("report.html").render(
         data=run.request.name,
@@ -164,6 +166,7 @@ def render(run: "RunFolder") -> str:
         names=names,
         numbers={name: i for i, name in enumerate(names)},
         flagged=run.summary.flagged,
+        cuts=at,
         charts=list(charts(run, others)),
         classes=by_class[:CLASSES],
         worst=[each for each in by_class[:WORST] if each.flagged],
