@@ -17,6 +17,8 @@ import stepe
 from stepe import Run
 from stepe.report.wording import visible
 from stepe.review.reviewed import apply_reviewed
+from stepe.review.sample import sample_order
+from stepe.run.decisions import Action, Decision
 from stepe.tables.cells import unescape
 
 HOSTILE = (
@@ -244,6 +246,90 @@ def test_arrows_lead_through_the_gallery_and_past_what_was_made_so_far(digits, o
     wait_focused(page, ranked[-1])
     page.keyboard.press("Home")
     wait_focused(page, ranked[0])
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Where to cut
+
+
+@pytest.fixture(scope="module")
+def graded(digits: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The same pictures; flagged is what is more likely wrong than right, and forty of that were drawn at random."""
+    path = tmp_path_factory.mktemp("runs") / "graded"
+    shutil.copytree(digits.path, path)
+    samples = digits.samples
+    suspicion = np.where(samples["flagged"], (1 + samples["suspicion"]) / 2, samples["suspicion"] / 2)
+    training = samples["split"] == "train"
+    samples = samples.assign(suspicion=suspicion, flagged=(suspicion > 0.5) & training)
+    samples.to_parquet(path / "samples.parquet", index=False)
+    run = Run(path)
+    order = sample_order(run, run.issues["row"])
+    drawn = sorted(order, key=order.__getitem__)[:40]
+    made = (Decision("train", row, "unsure" if i == 0 else "accepted", None, "sample") for i, row in enumerate(drawn))
+    run.decisions.record(Action("drawn", tuple(made)))
+    Run(path).report()
+    return Run(path)
+
+
+def press(page: Any, key: str, times: int = 1) -> None:
+    page.focus("#by-cut")
+    for _ in range(times):
+        page.keyboard.press(key)
+
+
+def test_a_cut_filters_the_suspects_and_says_how_many_labels_lie_above_it(graded, open_page) -> None:
+    opened = open_page(report(graded))
+    page, issues = opened.page, graded.issues
+    assert page.locator("#by-cut").input_value() == "50"
+    assert page.inner_text("#above") == f"{len(issues)} labels are more likely wrong than right: these are flagged."
+    assert len(rows_shown(page)) == len(issues)
+    press(page, "ArrowRight", 20)
+    above = issues[issues["suspicion"] >= 0.7]
+    assert 20 < len(above) < len(issues)
+    assert page.inner_text("#above") == f"{len(above)} labels are wrong with a probability of 0.70 or more."
+    assert page.locator("#by-cut").get_attribute("aria-valuetext") == "0.70"
+    assert page.inner_text("#cut-command") == "stepe cleaned RUN --min-suspicion 0.70"
+    assert page.locator("#suspicions .above").count() == 30
+    assert rows_shown(page) == above["row"].tolist()
+    page.click("#clear")
+    assert len(rows_shown(page)) == len(issues)
+    assert page.locator("#by-cut").input_value() == "50"
+    assert opened.errors == []
+
+
+def test_below_the_runs_own_cut_all_labels_are_counted_and_the_flagged_are_listed(graded, open_page) -> None:
+    page = open_page(report(graded)).page
+    press(page, "Home")
+    n, flagged = graded.summary.samples, len(graded.issues)
+    said = f"{n:,} labels are wrong with a probability of 0.00 or more. {flagged} of them are listed below."
+    assert page.inner_text("#above") == said
+    assert page.inner_text("#expected") == "Review 20 at random to know how many of them are really wrong."
+    press(page, "End")
+    assert page.inner_text("#above") == "0 labels are wrong with a probability of 1.00 or more."
+    assert page.inner_text("#expected") == ""
+    assert rows_shown(page) == []
+
+
+def test_a_precision_is_claimed_only_where_enough_were_reviewed_at_random(graded, digits, open_page) -> None:
+    page = open_page(report(graded)).page
+    assert page.inner_text("#expected") == (
+        "94–100% of them are really wrong (90% range): 39 of 39 reviewed at random were."
+    )
+    press(page, "End")
+    press(page, "ArrowLeft", 24)
+    assert page.inner_text("#expected") == "Review 20 at random to know how many of them are really wrong."
+    page = open_page(report(digits)).page
+    known = f"{100 * digits.summary.noise.flagged.precision:.1f}%"
+    assert page.inner_text("#expected") == f"{known} of them are really wrong: the truth is known here."
+
+
+def test_a_suspect_of_the_first_screen_is_found_behind_a_cut(graded, open_page) -> None:
+    page = open_page(report(graded)).page
+    press(page, "End")
+    row = int(graded.issues["row"].iloc[2])
+    page.locator(f".tiles a[data-row='{row}']").click()
+    wait_focused(page, row)
+    assert page.locator("#by-cut").input_value() == "50"
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -197,7 +197,7 @@ def test_an_estimate_is_drawn_with_its_range(digits_run: Run, tmp_path: Path) ->
     shutil.copytree(digits_run.path, tmp_path / "run")
     (tmp_path / "run" / "belief.npz").unlink()
     for rate, told in (
-        ({"rate": 0.3, "low": 0.2, "high": 0.35}, [("estimated wrong", "30.0%"), ("90% range", "20.0% to 35.0%")]),
+        ({"rate": 0.3, "low": 0.2, "high": 0.35}, [("estimated wrong", "30.0%"), ("range", "20.0% to 35.0%")]),
         ({"rate": 0.0, "low": 0.0, "high": 1.0}, None),
     ):
         (tmp_path / "run" / "summary.json").write_text(json.dumps(digits_run.summary.to_json() | {"noise_rate": rate}))

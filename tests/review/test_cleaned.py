@@ -31,7 +31,7 @@ def make_samples(given: list[str], suspects: dict[int, str], skipped: tuple[int,
             "given_label": [given[row] for row in rows],
             "suggested_label": [suspects.get(row, given[row]) for row in rows],
             "suspicion": [0.9375 if row in suspects else 0.25 for row in rows],
-            "suggestion_confidence": 0.75,
+            "suggestion_confidence": 0.95,
             "flagged": [row in suspects for row in rows],
             "status": "open",
         }
@@ -49,7 +49,9 @@ def make_run(tmp_path):
         config = {"format": 1, "request": request, "fit": {"method": "step-e"}, "class_names": ["NA", "b"]}
         (folder / "config.json").write_text(json.dumps(config))
         samples.to_parquet(folder / "samples.parquet", index=False)
-        (folder / "summary.json").write_text("{}")
+        (folder / "summary.json").write_text(
+            json.dumps({"flagged": int(samples["flagged"].sum()), "samples": len(samples)})
+        )
         remember(folder)
         return Run(folder)
 
@@ -340,9 +342,73 @@ def test_a_real_run_is_cleaned(tmp_path):
     assert len(run.issues) > 0
     with np.load(write_cleaned(run, "relabel")) as cleaned:
         names = cleaned["labels"]
-    assert names[run.issues["row"]].tolist() == run.issues["suggested_label"].tolist()
-    untouched = np.setdiff1d(np.arange(120), run.issues["row"])
+    sure = run.issues[run.issues["suggestion_confidence"] >= 0.9]
+    assert names[sure["row"]].tolist() == sure["suggested_label"].tolist()
+    untouched = np.setdiff1d(np.arange(120), sure["row"])
     assert names[untouched].tolist() == np.array(["ant", "bee", "cat"])[given][untouched].tolist()
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# A person decides how many
+
+
+@pytest.fixture
+def graded(tmp_path, make_run) -> Run:
+    """Six rows in falling suspicion, two of which the run flags; the last is held out."""
+    given = ["NA"] * 6
+    path = tmp_path / "mine.csv"
+    path.write_text("label\n" + "\n".join(given) + "\n")
+    samples = make_samples(given, {0: "b", 1: "b"}).assign(
+        suspicion=[0.95, 0.8, 0.5, 0.3, float("nan"), 0.99],
+        suggestion_confidence=[0.95, 0.7, 0.5, 0.6, 0.9, 0.95],
+        split=["train"] * 5 + ["test"],
+    )
+    return make_run(path, samples)
+
+
+@pytest.mark.parametrize(
+    ("asked", "flagged"),
+    [
+        ({}, [0, 1]),
+        ({"top": 1}, [0]),
+        ({"top": 3}, [0, 1, 2]),
+        ({"top": 100}, [0, 1, 2, 3]),
+        ({"min_suspicion": 0.9}, [0]),
+        ({"min_suspicion": 0.5}, [0, 1, 2]),
+        ({"top": 1, "min_suspicion": 0.5}, [0]),
+    ],
+)
+def test_a_person_decides_how_many_are_suspects(graded, asked, flagged):
+    marked = pd.read_csv(write_cleaned(graded, **asked), keep_default_na=False)
+    assert np.flatnonzero(marked["stepe_flagged"].astype(str) == "True").tolist() == flagged
+    assert len(pd.read_csv(write_cleaned(graded, "drop", **asked))) == 6 - len(flagged)
+    assert graded.suspects(**asked)["row"].tolist() == flagged
+
+
+def test_suspects_by_a_persons_cut_are_a_table_like_the_issues(graded):
+    found = graded.suspects(top=3)
+    assert list(found.columns) == list(graded.issues.columns)
+    assert found["rank"].tolist() == [1, 2, 3]
+    assert found["flagged"].all()
+    assert graded.suspects().equals(graded.issues)
+
+
+def test_no_suspect_is_said_to_be_what_its_label_says_already(graded):
+    marked = pd.read_csv(write_cleaned(graded, top=4), keep_default_na=False)
+    assert marked["stepe_suggested"].tolist() == ["b", "b", "", "", "", ""]
+
+
+def test_of_as_many_suspects_as_one_likes_only_the_sure_are_corrected(graded):
+    said: list[str] = []
+    after = pd.read_csv(write_cleaned(graded, "relabel", top=4, say=said.append), keep_default_na=False)
+    assert after["label"].tolist() == ["b", "NA", "NA", "NA", "NA", "NA"]
+    assert said == ["1 corrected, 3 left as they are"]
+
+
+@pytest.mark.parametrize("asked", [{"top": 0}, {"top": 2.5}, {"min_suspicion": 1.5}, {"min_confidence": -0.1}])
+def test_numbers_that_make_no_sense_are_refused(graded, asked):
+    with pytest.raises(InputError, match=f"{next(iter(asked))} is .*; it must be"):
+        write_cleaned(graded, **asked)
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -47,6 +47,14 @@ def run(tmp_path) -> Run:
 
 
 @pytest.fixture
+def sure(run) -> Run:
+    """The same, finished, with suggestions that are surely right."""
+    run.samples.assign(suggestion_confidence=0.95).to_parquet(run.path / "samples.parquet", index=False)
+    (run.path / "summary.json").write_text(json.dumps({"flagged": 5, "samples": 5}))
+    return Run(run.path)
+
+
+@pytest.fixture
 def write(tmp_path):
     def write(*lines: str, header: str = HEADER) -> Path:
         path = tmp_path / "reviewed.csv"
@@ -183,8 +191,8 @@ def test_a_file_replaces_what_it_speaks_of_and_leaves_the_rest(run, write):
         ("relabel", ["dog", "cat", "cow", "'=1+1", "cat", "dog"]),
     ],
 )
-def test_the_cleaned_data_has_what_people_chose(run, mode, labels):
-    run = decide(run, (0, "accepted", "dog"), (1, "kept", "cat"), (2, "relabelled", "cow"), (3, "unsure", None))
+def test_the_cleaned_data_has_what_people_chose(sure, mode, labels):
+    run = decide(sure, (0, "accepted", "dog"), (1, "kept", "cat"), (2, "relabelled", "cow"), (3, "unsure", None))
     remember(run.path)
     cleaned = pd.read_csv(write_cleaned(run, mode), dtype=str, keep_default_na=False)
     assert cleaned["label"].tolist() == labels

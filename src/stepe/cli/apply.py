@@ -21,7 +21,9 @@ def apply(
         ),
     ],
     drop: Annotated[bool, typer.Option("--drop", help="Leave suspicious rows out that nobody settled.")] = False,
-    relabel: Annotated[bool, typer.Option("--relabel", help="Give these the suggested label.")] = False,
+    relabel: Annotated[
+        bool, typer.Option("--relabel", help="Give these the suggested label, where that is sure.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Another file than cleaned.* in the run folder.", show_default=False),

@@ -1,4 +1,4 @@
-"""Options of the audit: who judges the labels, how much a label says for itself, and which are pointed out."""
+"""Options of the audit: who judges the labels, how much a label says for itself, which are pointed out and corrected."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -7,6 +7,7 @@ from stepe.options.data import names
 from stepe.options.option import Option
 
 AUDIT = "The audit"
+CLEANED = "The cleaned file"
 JUDGE_NAMES = ("linear", "kernel", "ranks", "forest", "neighbours", "boosting")
 """what ``stepe.audit.panel.MAKERS`` holds, for those who do not load it to say it"""
 NETWORK = "network"
@@ -57,3 +58,17 @@ MinSuspicion = Annotated[
         max=1,
     ),
 ]
+
+# -- Of the cleaned file -------------------------------------------------------------------------------------------
+
+MinConfidence = Annotated[
+    float,
+    Option(
+        "Relabelling changes a label only where the suggestion is right with at least this probability.",
+        CLEANED,
+        metavar="SHARE",
+        min=0,
+        max=1,
+    ),
+]
+Force = Annotated[bool, Option("Relabel even where the rows say too little about their labels.", CLEANED)]

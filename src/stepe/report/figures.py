@@ -25,7 +25,7 @@ from stepe.report.wording import percent
 from stepe.run.trace import Trace
 
 if TYPE_CHECKING:
-    from stepe.run.folder import RunFolder
+    from stepe.run.folder import Row, RunFolder
 
 # After Okabe and Ito: told apart by people with any colour vision.
 COLOURS = {
@@ -126,27 +126,28 @@ def loss_curves(runs: "Sequence[RunFolder]") -> Drawing | None:
 
 @styled
 def kept_share(run: "RunFolder") -> Drawing | None:
-    """Draw what share of the samples was trained on and dropped, by epoch; ``None`` if nothing was ever dropped."""
-    if not drops(run):
+    """Draw what share of the samples was learned from and dropped, by epoch; ``None`` if nothing was ever dropped."""
+    if not drops(run) or not has_numbers(run, "kept", "dropped"):
         return None
     figure, axes = _chart()
-    kept = np.array([row["kept"] for row in run.history]) / _samples(run)
+    kept = np.array([row["kept"] / max(1, row["kept"] + row["dropped"]) for row in run.history])
+    learned = "learned from" if in_rounds(run) else "trained on"
     edges = np.arange(len(kept) + 1) + 0.5
-    axes.stairs(kept, edges, color=KEPT, **FILL, label="trained on")
+    axes.stairs(kept, edges, color=KEPT, **FILL, label=learned)
     axes.stairs(np.ones_like(kept), edges, baseline=kept, color=DROPPED, **FILL, label="dropped")
     _shade_warmup(axes, run)
     _share_axis(axes)
-    _epoch_axis(axes, len(kept), by_edge=True)
+    _epoch_axis(axes, len(kept), by_edge=True, unit=_unit(run))
     axes.set_ylim(0, 1)
     axes.grid(visible=False)
     _legend(axes)
-    return Drawing(figure, _by_epoch({"trained on": kept, "dropped": 1 - kept}, percent))
+    return Drawing(figure, _by_epoch({learned: kept, "dropped": 1 - kept}, percent, unit=_unit(run)))
 
 
 @styled
 def turnover(run: "RunFolder") -> Drawing | None:
     """Draw how many samples came back and were newly dropped, by epoch; ``None`` if nothing was ever dropped."""
-    if not drops(run):
+    if not drops(run) or not has_numbers(run, "came", "went"):
         return None
     figure, axes = _chart()
     edges = np.arange(len(run.history) + 1) + 0.5
@@ -166,11 +167,11 @@ def turnover(run: "RunFolder") -> Drawing | None:
 @styled
 def detection(run: "RunFolder") -> Drawing | None:
     """Draw precision, recall and F1 of the drops by epoch; ``None`` without a truth, wrong labels or drops."""
-    if not noise_known(run) or not drops(run):
+    # Before anything is dropped the ratios are 0 by convention only.
+    rows = [(row["epoch"] + 1, row) for row in run.history if row.get("dropped") and row.get("f1") is not None]
+    if not noise_known(run) or not rows:
         return None
     figure, axes = _chart()
-    # Before anything is dropped the ratios are 0 by convention only.
-    rows = [(row["epoch"] + 1, row) for row in run.history if row["dropped"]]
     epochs = [epoch for epoch, _ in rows]
     found = {name: [row[name.lower()] for _, row in rows] for name in ("F1", "precision", "recall")}
     for position, (name, values) in enumerate(found.items()):
@@ -186,13 +187,15 @@ def detection(run: "RunFolder") -> Drawing | None:
 @styled
 def loss_histogram(run: "RunFolder") -> Drawing | None:
     """Draw how the final losses are spread, kept and dropped, with the last epoch's cut; ``None`` without losses."""
+    if in_rounds(run):
+        return None
     loss, dropped = final_losses(run)
     known = np.isfinite(loss)
     loss, dropped = loss[known], dropped[known]
     if len(loss) == 0:
         return None
     figure, axes = _chart()
-    cut = run.history[-1]["cut"] if run.history else None
+    cut = run.history[-1].get("cut") if run.history else None
     lowest, highest = float(loss.min()), float(loss.max())
     if lowest >= 0 and highest > SMALLEST_LOSS:
         loss = np.maximum(loss, SMALLEST_LOSS)
@@ -251,7 +254,7 @@ def noise_range(run: "RunFolder") -> Drawing | None:
         axes.plot(estimate.rate, rows["estimated"], "o", color=KEPT, markersize=8)
         shares["estimated"] = estimate.rate
         span = f"{percent(estimate.low)} to {percent(estimate.high)}"
-        values["estimated"] = [("estimated wrong", percent(estimate.rate)), ("90% range", span)]
+        values["estimated"] = [("estimated wrong", percent(estimate.rate)), ("range", span)]
     for name, colour in (("wrong", INK), ("flagged", DROPPED), ("dropped", DROPPED)):
         if name in shares:
             axes.barh(rows[name], shares[name], 0.5, color=colour, alpha=0.45 if name == "dropped" else 0.85)
@@ -278,8 +281,8 @@ def overlaid(runs: "Sequence[RunFolder]") -> Figure:
         raise InputError("there is no run to draw; name at least one run folder")
     panels: list[tuple[str, Callable[[RunFolder], list[float | None]]]] = [
         ("Test accuracy", lambda run: [row.get("test_accuracy") for row in run.history]),
-        ("Share of samples trained on", lambda run: [row["kept"] / _samples(run) for row in run.history]),
-        ("F1 of the dropped", lambda run: [row.get("f1") if row["dropped"] else None for row in run.history]),
+        ("Share of samples trained on", lambda run: [_kept(row, run) for row in run.history]),
+        ("F1 of the dropped", lambda run: [row.get("f1") if row.get("dropped") else None for row in run.history]),
     ]
     curves = [(title, [values(run) for run in runs]) for title, values in panels]
     curves = [(title, lines) for title, lines in curves if any(value is not None for line in lines for value in line)]
@@ -322,7 +325,17 @@ def final_losses(run: "RunFolder") -> tuple[npt.NDArray[np.float64], npt.NDArray
 
 def drops(run: "RunFolder") -> bool:
     """Say whether any epoch dropped anything."""
-    return any(row["dropped"] for row in run.history)
+    return any(row.get("dropped") for row in run.history)
+
+
+def in_rounds(run: "RunFolder") -> bool:
+    """Say whether the run was an audit, of rounds of judges, and not a training, of epochs of a network."""
+    return any("judge" in row for row in run.history)
+
+
+def has_numbers(run: "RunFolder", *names: str) -> bool:
+    """Say whether every line of the history has these numbers."""
+    return all(row.get(name) is not None for row in run.history for name in names)
 
 
 def noise_known(run: "RunFolder") -> bool:
@@ -429,13 +442,14 @@ def _by_epoch(
     series: Mapping[str, Sequence[float | None] | npt.NDArray[Any]],
     written: Callable[[float], str],
     epochs: Sequence[int] | None = None,
+    unit: str = "epoch",
 ) -> list[Stop]:
     """Collect what several series say in each epoch; those that ended before, or say nothing there, are left out."""
     epochs = epochs or range(1, max(len(values) for values in series.values()) + 1)
     stops = []
     for i, epoch in enumerate(epochs):
         here = {name: values[i] for name, values in series.items() if i < len(values)}
-        stops.append(Stop(epoch, f"epoch {epoch}", [(k, written(v)) for k, v in here.items() if v is not None]))
+        stops.append(Stop(epoch, f"{unit} {epoch}", [(k, written(v)) for k, v in here.items() if v is not None]))
     return stops
 
 
@@ -463,8 +477,14 @@ def _line(
     )
 
 
-def _samples(run: "RunFolder") -> int:
-    return run.config.fit.samples
+def _kept(row: "Row", run: "RunFolder") -> float | None:
+    kept: int | None = row.get("kept")
+    return None if kept is None else kept / max(1, run.config.fit.samples)
+
+
+def _unit(run: "RunFolder") -> str:
+    """Return what a line of the history is called."""
+    return "round" if in_rounds(run) else "epoch"
 
 
 def _shade_warmup(axes: Axes, run: "RunFolder") -> None:
@@ -473,11 +493,11 @@ def _shade_warmup(axes: Axes, run: "RunFolder") -> None:
         axes.axvspan(0.5, end + 0.5, color=INK, alpha=0.22, linewidth=0, label="warm-up", zorder=1.5)
 
 
-def _epoch_axis(axes: Axes, last: int, *, by_edge: bool = False) -> None:
+def _epoch_axis(axes: Axes, last: int, *, by_edge: bool = False, unit: str = "epoch") -> None:
     margin = 0.5 if by_edge or last == 1 else 0.0
     axes.set_xlim(1 - margin, last + margin)
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
-    axes.set_xlabel("epoch")
+    axes.set_xlabel(unit)
 
 
 def _share_axis(axes: Axes) -> None:

@@ -1,7 +1,9 @@
 """What a run found, in sentences: the one to remember first, then what else to know at once."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from stepe.beliefs.belief import Belief
 from stepe.beliefs.rate import Rate
 from stepe.report.figures import drops
 from stepe.report.wording import percent, share, visible
@@ -9,6 +11,8 @@ from stepe.report.wording import percent, share, visible
 if TYPE_CHECKING:
     from stepe.run.folder import RunFolder
 
+COUNTS = 0.005
+"""judges that count for less are not named"""
 BY_HEART = 0.05
 """models that learn labels by heart contradict, by this share, fewer of those they trained on than of others"""
 HALF, FEW, NOTABLY = 0.5, 5, 1.5
@@ -21,21 +25,27 @@ def headline(run: "RunFolder") -> str:
     The shares are of the training labels: held-out ones are never flagged.
     """
     flagged, n = run.summary.flagged, run.summary.samples
-    estimate = run.belief.found_rate
+    belief, estimate = run.belief, run.belief.found_rate
+    if not tells_enough(belief):
+        return f"These rows say too little about their labels to tell which of the {n:,} are wrong."
     if estimate is None and not drops(run):
         return f"{_capital(run.method)} drops nothing, so it does not say which of the {n:,} labels look wrong."
     if estimate is None and not run.summary.dropped:
         return f"{_capital(run.method)} ends with all {n:,} labels kept, so it does not say which look wrong."
-    if estimate is not None and estimate.is_unknown:
-        return f"Too little was learned to say which of the {n:,} labels look wrong."
-    if estimate is not None and (estimate.is_vague or estimate.rate >= 0.005):
+    if estimate is not None and belief.may_be_clean:
+        worth = f"{flagged:,} {'is' if flagged == 1 else 'are'} worth a look" if flagged else "none stands out"
+        return f"It may be that nothing is wrong: {span(estimate)} of {n:,} labels; {worth}."
+    if estimate is not None and estimate.rate >= 0.005:
         about = f"About {estimate.rate:.0%} of {n:,} labels look wrong ({span(estimate)})"
-        if estimate.is_vague:
-            about = f"How many of {n:,} labels are wrong cannot be told ({span(estimate)})"
         return f"{about}; {flagged:,} flagged{_where(run)}." if flagged else f"{about}; none stands out."
     if not flagged:
         return f"None of the {n:,} labels looks wrong."
     return f"{flagged:,} of {n:,} labels look{'s' if flagged == 1 else ''} wrong ({share(flagged / n)}){_where(run)}."
+
+
+def tells_enough(belief: Belief) -> bool:
+    """Say whether the rows say enough about their labels to tell wrong ones from others."""
+    return belief.has_signal and not (belief.rate_was_found and belief.rate.is_unknown)
 
 
 def span(estimate: Rate) -> str:
@@ -76,8 +86,8 @@ def findings(run: "RunFolder") -> list[str]:
         )
     elif noise is not None:
         found.append(f"The answer is known here{kind}: {noise.noisy:,} samples are corrupted.")
-    if (estimate := run.belief.found_rate) is not None:
-        found.append(_caution(estimate))
+    if caution := " ".join(_cautions(run.belief)):
+        found.append(caution)
     if unjudged := hardly_recognised(run):
         found.append(unjudged)
     return found
@@ -96,16 +106,39 @@ def hardly_recognised(run: "RunFolder") -> str:
     return f"The model hardly recognises {who}: little is said about the labels of {these}."
 
 
-def _caution(estimate: Rate) -> str:
-    if estimate.is_unknown:
-        return "Give it more epochs, or more data."
-    if estimate.is_vague:
-        return "The range is the 90% one. The model explains too few of the labels."
-    return "The range is the 90% one. A model's own mistakes can pass for wrong labels."
+def _cautions(belief: Belief) -> Iterator[str]:
+    """Say how far to trust the numbers, and what to do where there are none."""
+    if not tells_enough(belief):
+        yield "Add more rows, better features (an encoder: --model) or another column."
+        return
+    if belief.rate_was_found:
+        yield "The range spans what different estimates say. A model's own mistakes can pass for wrong labels."
+    if belief.evidence is not None and belief.evidence >= 1:
+        yield "We assumed that classes may overlap, so a label counts as evidence of its own."
+    elif belief.evidence is not None:
+        yield (
+            "We assumed that an expert could always tell these apart, so a label counts for less than it says "
+            f"(evidence {belief.evidence:g})."
+        )
+
+
+def judges(run: "RunFolder") -> str:
+    """Name the judges that the run was made by, with how much each counted; nothing where networks judged."""
+    panel: dict[str, float] = getattr(run.summary, "panel", None) or {}
+    ranked = sorted(panel.items(), key=lambda judge: -judge[1])
+    return ", ".join(f"{name} {counted:.0%}" for name, counted in ranked if counted >= COUNTS)
+
+
+def agreement(run: "RunFolder") -> float | None:
+    """Return the share of the given labels that the judges agree with. Given labels may be wrong: no accuracy."""
+    found: float | None = getattr(run.summary, "agreement", None)
+    return found
 
 
 def who_judged(run: "RunFolder") -> str:
-    """Say whether models learned labels by heart, and who therefore judged the samples, unless that was given."""
+    """Say who judged the samples: judges by name, or models, if they were chosen by whether they learn by heart."""
+    if named := judges(run):
+        return f"Judged by: {named}."
     probe = run.summary.probe
     if (seen := probe.contradicted) is None or not probe.chosen:
         return ""

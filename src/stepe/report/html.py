@@ -20,7 +20,8 @@ from markupsafe import Markup
 from stepe.errors import RunError
 from stepe.files import write_text
 from stepe.report import figures
-from stepe.report.findings import findings, headline, who_judged
+from stepe.report.cut import cuts
+from stepe.report.findings import agreement, findings, headline, judges, who_judged
 from stepe.report.suspects import FIRST, all_names, embedded, suspects
 from stepe.report.wording import DASH, duration, percent, share, size, suspicion, visible
 from stepe.run.record import AUDIT
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from stepe.run.folder import RunFolder
 
-SCRIPTS = ("elements.js", "dom.js", "decisions.js", "gallery.js", "choose.js", "review.js", "charts.js")
+SCRIPTS = ("elements.js", "dom.js", "decisions.js", "cut.js", "gallery.js", "choose.js", "review.js", "charts.js")
 """the parts of the one script, in their order"""
 WORST, CONFUSED, FIRST_FILES = 5, 5, 6
 """classes, pairs and files on the first screen"""
@@ -43,7 +44,7 @@ FILES = {
     "samples.parquet": "every sample, with the same columns",
     "belief.npz": "what is held of the labels: how many are wrong, how they go wrong, and how likely each is right",
     "model.safetensors": "the trained model",
-    "history.jsonl": "one line per epoch",
+    "history.jsonl": "one line per epoch, or per round of judges",
     "summary.json": "the run in a few numbers",
     "config.json": "settings and versions",
     "trace.bin": "each sample's loss, prediction and fate at every epoch",
@@ -137,7 +138,7 @@ def render(run: "RunFolder") -> str:
     if not run.history:
         raise RunError(f"{run.path / 'history.jsonl'} is gone or empty; make the run again")
     others = run.others
-    found, names = suspects(run), all_names(run)
+    found, names, at = suspects(run), all_names(run), cuts(run)
     by_class, by_pair = classes(run), pairs(run)
     script = "\n".join(_template(name) for name in SCRIPTS).replace("\nexport ", "\n")  # one script, no modules
     data = {
@@ -146,6 +147,7 @@ def render(run: "RunFolder") -> str:
         "classes": len(run.class_names),
         "pixelated": PIXELATED,
         "suspects": found,
+        "cuts": at.to_json(),
     }
     return environment.get_template("report.html").render(
         data=run.request.name,
@@ -153,6 +155,9 @@ def render(run: "RunFolder") -> str:
         headline=headline(run),
         findings=findings(run),
         judged=who_judged(run),
+        judges=judges(run),
+        agreement=agreement(run),
+        in_rounds=figures.in_rounds(run),
         looks_for_suspects=figures.drops(run) or run.belief.rate_was_found,
         truth_known=run.summary.noise is not None,
         accuracies=accuracies(run, others),
@@ -165,6 +170,7 @@ def render(run: "RunFolder") -> str:
         names=names,
         numbers={name: i for i, name in enumerate(names)},
         flagged=run.summary.flagged,
+        cuts=at,
         charts=list(charts(run, others)),
         classes=by_class[:CLASSES],
         worst=[each for each in by_class[:WORST] if each.flagged],
@@ -205,7 +211,15 @@ def facts(run: "RunFolder") -> list[tuple[str, str]]:
     ]
     if figures.drops(run):
         found.append(("Dropped", f"{summary.dropped:,} ({share(summary.dropped / summary.samples)})"))
-    found.append(("Training", f"{summary.epochs} epochs, {duration(summary.seconds)}, seed {run.config.fit.seed}"))
+    if named := judges(run):
+        found.append(("Judged by", named))
+    if (agreed := agreement(run)) is not None:
+        found.append(("Agreement with the given labels", percent(agreed)))
+    what, unit, count = "Training", "epoch", summary.epochs
+    if figures.in_rounds(run):
+        what, unit, count = "Audit", "round", len(run.history)
+    long = f"{count} {unit}{'' if count == 1 else 's'}, {duration(summary.seconds)}"
+    found.append((what, f"{long}, seed {run.config.fit.seed}"))
     return found
 
 
@@ -219,7 +233,7 @@ def comparison(runs: "list[RunFolder]") -> Comparison:
             ("AUROC", _auroc),
         ]
     columns += [
-        ("Flagged", lambda run: f"{run.summary.flagged:,}" if run.summary.dropped else DASH),
+        ("Flagged", _flagged),
         ("Seconds", lambda run: f"{run.summary.seconds:,.1f}"),
         ("Time, plain = 1", lambda run: _relative_time(run, runs)),
     ]
@@ -243,7 +257,7 @@ def charts(run: "RunFolder", others: "list[RunFolder]") -> Iterator[Chart]:
     """Draw the charts in which this run has something to show."""
     runs = [run, *others]
     n = run.summary.samples
-    last = run.history[-1]
+    last, rounds = run.history[-1], figures.in_rounds(run)
     measured = [(each.method, each.summary.test_accuracy) for each in runs]
     ends = ", ".join(f"{method} {percent(accuracy)}" for method, accuracy in measured if accuracy is not None)
     noise, estimate = run.summary.noise, run.belief.found_rate
@@ -252,7 +266,7 @@ def charts(run: "RunFolder", others: "list[RunFolder]") -> Iterator[Chart]:
     yield from _chart(
         "noise",
         "How many labels are wrong",
-        ("The bar around the estimate is its 90% range. " if estimate else "")
+        ("The bar around the estimate is its range. " if estimate else "")
         + "Dropping is cautious and goes further than the noise; a flag says that the model doubts the label.",
         f"Bar chart of shares of the training labels: {share(run.summary.flagged / n)} flagged{known}.",
         figures.noise_range(run),
@@ -266,7 +280,8 @@ def charts(run: "RunFolder", others: "list[RunFolder]") -> Iterator[Chart]:
         f"Line chart of the test accuracy by epoch. At the end: {ends}.",
         figures.accuracy_curves(runs),
     )
-    losses = ", ".join(f"{each.method} {each.history[-1]['train_loss']:.3g}" for each in runs if each.history)
+    measured = [(each.method, each.history[-1].get("train_loss")) for each in runs if each.history]
+    losses = ", ".join(f"{method} {loss:.3g}" for method, loss in measured if loss is not None)
     yield from _chart(
         "loss",
         "Training loss",
@@ -276,28 +291,31 @@ def charts(run: "RunFolder", others: "list[RunFolder]") -> Iterator[Chart]:
         figures.loss_curves(runs),
     )
     warmup = figures.warmup_epochs(run)
+    learned, unit = ("learned from", "round") if rounds else ("trained on", "epoch")
     yield from _chart(
         "kept",
-        "Trained on and dropped",
-        (f"In the warm-up (the first {warmup} epochs) everything is trained on. " if warmup else "")
+        f"{learned.capitalize()} and dropped",
+        "The first round learns from all labels, each further one without those that seem wrong by then."
+        if rounds
+        else (f"In the warm-up (the first {warmup} epochs) everything is trained on. " if warmup else "")
         + "How many samples each epoch trains on follows a fixed schedule; which ones, their losses decide.",
-        f"Area chart of the share of samples trained on by epoch; in the last one {share(last['kept'] / n)}, "
-        f"with {share(last['dropped'] / n)} dropped.",
+        f"Area chart of the share of samples {learned} by {unit}; in the last one {share(last.get('kept', 0) / n)}, "
+        f"with {share(last.get('dropped', 0) / n)} dropped.",
         figures.kept_share(run),
     )
     yield from _chart(
         "turnover",
         "Coming and going",
         "A drop is not for ever: samples whose loss falls again come back (above the line).",
-        f"Bar chart of the samples that came back and were newly dropped by epoch; in the last epoch {last['came']:,} "
-        f"came back and {last['went']:,} were newly dropped.",
+        f"Bar chart of the samples that came back and were newly dropped by epoch; in the last epoch "
+        f"{last.get('came', 0):,} came back and {last.get('went', 0):,} were newly dropped.",
         figures.turnover(run),
     )
     yield from _chart(
         "losses",
         "Losses at the end",
         "A high loss says that the model finds the given label implausible."
-        + (" The cut is the last epoch's." if last["cut"] is not None else ""),
+        + (" The cut is the last epoch's." if last.get("cut") is not None else ""),
         "Histogram of the final losses of all training samples, those trained on and those dropped.",
         figures.loss_histogram(run),
     )
@@ -400,6 +418,10 @@ def settings(run: "RunFolder") -> list[tuple[str, str]]:
 
 def _accuracy(run: "RunFolder") -> str:
     return percent(run.summary.test_accuracy)
+
+
+def _flagged(run: "RunFolder") -> str:
+    return f"{run.summary.flagged:,}" if run.summary.dropped or run.belief.rate_was_found else DASH
 
 
 def _found(run: "RunFolder", what: Literal["dropped", "flagged"]) -> str:

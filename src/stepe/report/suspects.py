@@ -34,6 +34,8 @@ def suspects(run: "RunFolder") -> list[Shown]:
     rate = run.belief.found_rate
     if (rate is None and not drops(run)) or (rate is not None and rate.is_unknown):
         return []
+    if not run.belief.has_signal and not run.summary.flagged:  # a person may have asked for some all the same
+        return []
     training = run.samples[run.samples["split"] == "train"].sort_values("rank")
     chosen = training[training["flagged"]].head(LISTED)
     if len(chosen) < FIRST:

@@ -7,7 +7,9 @@ from pathlib import Path
 from stepe.data.table import is_hf_folder
 from stepe.errors import InputError, RunError
 from stepe.files import name_of_text, replacing
-from stepe.review.edits import MODES, Edits, Mode
+from stepe.options import checked
+from stepe.options.audit import Force, MinConfidence, MinSuspicion, Top
+from stepe.review.edits import MIN_CONFIDENCE, MODES, Edits, Mode
 from stepe.run.folder import RunFolder
 from stepe.run.paths import Trust, check_paths
 from stepe.tables import delimited
@@ -17,11 +19,16 @@ from stepe.tables.formats import Format, format_of, rewritten_suffix
 Say = Callable[[str], None]
 
 
+@checked
 def write_cleaned(
     run: RunFolder | str | Path,
     mode: Mode = "mark",
     *,
     out: str | Path | None = None,
+    top: Top | None = None,
+    min_suspicion: MinSuspicion | None = None,
+    min_confidence: MinConfidence = MIN_CONFIDENCE,
+    force: Force = False,
     trust_paths: Trust = False,
     say: Say = lambda message: None,
 ) -> Path:
@@ -30,15 +37,24 @@ def write_cleaned(
     Args:
         run: a finished run, or its folder.
         mode: ``"mark"`` adds columns that say which labels look wrong and what they might be, ``"drop"`` leaves those
-            rows out, ``"relabel"`` gives them the suggested label. What people have decided in a review is carried
-            out in all three: such a row has the label they chose, and is no suspect any more.
+            rows out, ``"relabel"`` gives them the suggested label where that is sure enough. What people have decided
+            in a review is carried out in all three: such a row has the label they chose, and is no suspect any more.
         out: another file to write.
+        top: the most suspicious labels are suspects, so many, whatever the run flags.
+        min_suspicion: suspects are the labels that are wrong with at least this probability.
+        min_confidence: how likely a suggestion has to be right for ``"relabel"`` to follow it.
+        force: whether to relabel although the rows say too little about their labels.
         trust_paths: whether the input is read wherever the run folder says that it lies, though somebody else made it.
-        say: is told if the file is of another format than the input.
+        say: is told how many labels were corrected, and if the file is of another format than the input.
     """
     run = run if isinstance(run, RunFolder) else RunFolder(run)
     if mode not in MODES:
         raise InputError(f"mode is {mode!r}; choose {', '.join(MODES)}")
+    if mode == "relabel" and not force and not run.belief.has_signal:
+        raise InputError(
+            f"the rows of {run.path} say too little about their labels to correct any; add more rows, better features "
+            "(an encoder: --model) or another column, and run again; or insist with --force (force=True)"
+        )
     origin = find_origin(run, trust_paths)
     format_ = None if origin is None else origin.format
     suffix = ".csv" if origin is None or format_ is None else rewritten_suffix(origin.path)
@@ -49,13 +65,16 @@ def write_cleaned(
         raise InputError(f"{target} is the input itself; choose another file")
     if not target.parent.is_dir():
         raise InputError(f"there is no folder {target.parent}; make it first, or choose another file")
-    edits = Edits(run, mode) if origin is None else Edits(run, mode, origin.path, origin.label)
+    source = () if origin is None else (origin.path, origin.label)
+    edits = Edits(run, mode, *source, min_confidence=min_confidence, top=top, min_suspicion=min_suspicion)
     with replacing(target) as temporary:
         if origin is None or format_ is None:
             _write_list(temporary, edits)
         else:
             format_.rewrite(origin.path, temporary, edits, origin.encoding)
             edits.check_complete()
+    if mode == "relabel":
+        say(f"{edits.corrected:,} corrected, {edits.left:,} left as {'it is' if edits.left == 1 else 'they are'}")
     if origin is not None and format_ is not None and suffix != origin.path.suffix:
         say(f"{target} has the rows of {origin.path} as {suffix[1:].upper()}: what else is in a workbook would be lost")
     return target

@@ -18,12 +18,17 @@ MARKS: dict[str, type] = {"stepe_flagged": bool, "stepe_suggested": str, "stepe_
 """the columns that marking adds, and what is in them"""
 
 
-def verdicts(samples: "pd.DataFrame") -> "pd.DataFrame":
+MIN_CONFIDENCE = 0.9
+"""suggestions that are right with less than this probability correct nothing by themselves"""
+
+
+def verdicts(samples: "pd.DataFrame", min_confidence: float = MIN_CONFIDENCE) -> "pd.DataFrame":
     """Say what becomes of each sample: ``row``, ``action`` and ``label``.
 
     ``keep`` leaves the row alone; ``suspect`` is advice, which a mode marks, drops or relabels; ``relabel`` was decided
     by a person in a review, and is carried out in every mode. A review also clears a suspect (``kept``); one that
-    people are not sure about stays one.
+    people are not sure about stays one. The label of a suspect changes only where the suggestion is right with
+    probability ``min_confidence`` at least; what a person has decided needs no such proof.
     """
     import pandas as pd
 
@@ -34,8 +39,9 @@ def verdicts(samples: "pd.DataFrame") -> "pd.DataFrame":
     suspect = samples["flagged"].astype(bool) & ~settled & (status != "kept")
     action = pd.Series("keep", samples.index).mask(suspect, "suspect").mask(settled, "relabel")
     better = suggested.mask(settled & (reviewed != ""), reviewed)
+    sure = samples["suggestion_confidence"].astype(float) >= min_confidence  # nothing is sure that is not known (NaN)
     # Without a prediction there is nothing to suggest: the label stays.
-    label = given.mask((suspect | settled) & (better != ""), better)
+    label = given.mask(((suspect & sure) | settled) & (better != ""), better)
     return pd.DataFrame({"row": samples["row"], "action": action, "label": label})
 
 
@@ -43,9 +49,12 @@ def _text(column: "pd.Series[Any]") -> "pd.Series[str]":
     return column.astype(object).where(column.notna(), "").astype(str)
 
 
-def own_samples(run: RunFolder) -> "pd.DataFrame":
-    """Return the samples of the input itself: held-out ones may come from another file, with rows of its own."""
-    samples = run.samples
+def own_samples(run: RunFolder, top: int | None = None, min_suspicion: float | None = None) -> "pd.DataFrame":
+    """Return the samples of the input itself: held-out ones may come from another file, with rows of its own.
+
+    Flagged are those of the run, or those that a person's cut flags.
+    """
+    samples = run.samples.assign(flagged=run.flags(top, min_suspicion))
     if run.request.test or samples["row"].duplicated().any():
         samples = samples[samples["split"] != "test"]
     return samples.sort_values("row", kind="stable").reset_index(drop=True)
@@ -67,22 +76,41 @@ class Edits:
         mode: what happens to suspects.
         path: the input; ``None`` if the labels are in no file.
         column: the column of the labels.
+        min_confidence: how likely a suggestion has to be right to correct a label.
+        top: so many are suspects, where a person decides that.
+        min_suspicion: suspects are at least so suspicious, where a person decides that.
     """
 
-    def __init__(self, run: RunFolder, mode: Mode, path: Path | None = None, column: str = "label"):
+    def __init__(
+        self,
+        run: RunFolder,
+        mode: Mode,
+        path: Path | None = None,
+        column: str = "label",
+        *,
+        min_confidence: float = MIN_CONFIDENCE,
+        top: int | None = None,
+        min_suspicion: float | None = None,
+    ):
         self.mode, self.path, self.column = mode, path, column
         arrays = path is not None and path.suffix.lower() == ".npz"
         marks = {name.removeprefix("stepe_") if arrays else name: kind for name, kind in MARKS.items()}
         self.added = marks if mode == "mark" else {}
         self._asked = 0
-        samples = own_samples(run)
-        found = verdicts(samples)
+        samples = own_samples(run, top, min_suspicion)
+        found = verdicts(samples, min_confidence)
         given = _text(samples["given_label"])
         self.samples = samples.assign(given_label=given)
+        changes = found["label"] != given
+        self.corrected = int(changes.sum())
+        """how many labels become others, where suspects are relabelled"""
+        self.left = int((samples["flagged"].astype(bool) & ~changes).sum())
+        """how many flagged labels then stay: nobody is sure of another, or somebody of this one"""
         suspicion = samples["suspicion"].astype(float).round(6)
         # A row without a label is no suspect, but what it might be is worth saying.
         suggested = _text(samples["suggested_label"])
-        suggested = suggested.where((found["action"] == "suspect") | (given == ""), "")
+        told = ((found["action"] == "suspect") & (suggested != given)) | (given == "")
+        suggested = suggested.where(told, "")
         columns = (given, found["action"], found["label"], suggested, suspicion)
         rows = zip(*columns, strict=True)
         self._rows = {row: _Row(*values) for row, values in zip(found["row"].tolist(), rows, strict=True)}

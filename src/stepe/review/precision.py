@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import pairwise
 
 Z = 1.6449
-"""standard deviations of a 90% range, such as that of the noise rate"""
+"""standard deviations of a 90% range"""
 PAUSE = 60.0
 """seconds after which somebody was not deciding but away"""
 RECENT = 40

@@ -8,9 +8,9 @@ from threading import Lock
 from typing import Any
 
 from stepe.errors import InputError
-from stepe.loop.draws import Draws
 from stepe.review.choices import MOST, likely_classes
 from stepe.review.precision import Precision, seconds_each
+from stepe.review.sample import sample_order, sampled
 from stepe.run.decisions import Action, Decision, Key, Origin, verdict_on
 from stepe.run.folder import RunFolder
 
@@ -67,9 +67,7 @@ class Suspects:
     @cached_property
     def sample_order(self) -> dict[int, int]:
         """Each suspect's place in a random order, the same whenever it is asked for: its first are a random sample."""
-        rows = sorted(self._suspects)
-        drawn = Draws.named(self.run.config.fit.seed, "review/sample").shuffle(rows)
-        return {row: place for place, row in enumerate(drawn.tolist())}
+        return sample_order(self.run, self._suspects)
 
     def describe(self) -> dict[str, Any]:
         """Describe all suspects, a column each: what the page filters and orders by."""
@@ -174,14 +172,11 @@ class Suspects:
     def _progress(self, decisions: dict[int, Decision]) -> dict[str, Any]:
         """Count how far people came, how fast they are, and how many of the flags were right."""
         made = {row: each for row, each in decisions.items() if row in self._suspects}
-        # Unbiased is only the random order, up to where somebody following it came.
-        reached = max((self.sample_order[row] for row, each in made.items() if each.origin == "sample"), default=-1)
-        sampled = [each.wrong for row, each in made.items() if self.sample_order[row] <= reached]
         return {
             "decided": len(made),
             "seconds_each": seconds_each([each.at for each in made.values()]),
             "precision": asdict(Precision.of(each.wrong for each in made.values())),
-            "sample": asdict(Precision.of(sampled)),
+            "sample": asdict(Precision.of(each.wrong for each in sampled(self.sample_order, made).values())),
         }
 
     def record(self, actions: Any) -> None:

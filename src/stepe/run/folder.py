@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from stepe.beliefs.belief import Belief
+from stepe.beliefs.cut import cut
 from stepe.beliefs.names import class_name
 from stepe.errors import RunError
 from stepe.files import inside
@@ -139,6 +140,28 @@ class RunFolder:
         """The flagged samples, most suspicious first."""
         flagged = self.samples[self.samples["flagged"]]
         return flagged.sort_values("rank").reset_index(drop=True)
+
+    def flags(self, top: int | None = None, min_suspicion: float | None = None) -> "pd.Series[bool]":
+        """Say of every sample whether it is flagged: by the run or, where a person cuts elsewhere, by that.
+
+        Held-out samples never are: models of the others judged them, on a scale of their own.
+        """
+        samples = self.samples
+        if top is None and min_suspicion is None:
+            return samples["flagged"].astype(bool)
+        judged = samples["suspicion"].where(samples["split"] == "train")
+        return judged.notna() & cut(judged, top=top, min_suspicion=min_suspicion)
+
+    def suspects(self, top: int | None = None, min_suspicion: float | None = None) -> "pd.DataFrame":
+        """Return the samples that are suspects if a person cuts elsewhere (:func:`stepe.beliefs.cut.cut`).
+
+        Most suspicious first, with the columns of :attr:`issues`; without a number, these are the suspects.
+        """
+        if top is None and min_suspicion is None:
+            return self.issues
+        chosen = self.samples[self.flags(top, min_suspicion)].assign(flagged=True)
+        ranked = chosen.sort_values("suspicion", ascending=False, kind="stable").reset_index(drop=True)
+        return ranked.assign(rank=range(1, len(ranked) + 1))
 
     @property
     def others(self) -> list[Self]:

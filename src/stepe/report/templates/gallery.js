@@ -17,6 +17,7 @@ class Gallery {
     this.fillClasses(this.inputs.given, "given");
     this.fillClasses(this.inputs.suggested, "suggested");
     for (const input of Object.values(this.inputs)) input.addEventListener("input", () => this.show());
+    this.cut = new Cut(() => this.show());
     this.end = byId("gallery-end");
     this.observer = new IntersectionObserver((seen) => seen.some((entry) => entry.isIntersecting) && this.more(), {
       rootMargin: "800px",
@@ -40,6 +41,7 @@ class Gallery {
     this.inputs.suggested.value = suggested;
     this.inputs.search.value = "";
     this.inputs.decision.value = "";
+    this.cut.reset();
     this.show();
   }
 
@@ -49,6 +51,7 @@ class Gallery {
     const decided = this.decisions.current();
     this.view = page.suspects.filter(
       (suspect) =>
+        this.cut.passes(suspect) &&
         (given.value === "" || String(suspect.given) === given.value) &&
         (suggested.value === "" || String(suspect.suggested) === suggested.value) &&
         (decision.value === "" || decided.has(suspect.row) === (decision.value === "decided")) &&
@@ -62,7 +65,7 @@ class Gallery {
     const some = this.view.length === all ? "" : `${thousands(this.view.length)} of `;
     byId("shown").textContent = `${some}${thousands(all)} shown`;
     byId("nobody").hidden = this.view.length > 0;
-    byId("clear").hidden = !(given.value || suggested.value || decision.value || search.value);
+    byId("clear").hidden = this.cut.isOwn && !(given.value || suggested.value || decision.value || search.value);
     this.more();
     if (this.view.length) this.activate(this.view[0], false);
   }
