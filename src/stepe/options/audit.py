@@ -1,4 +1,4 @@
-"""Options of the audit: who judges the labels, how much a label says for itself, which are pointed out and corrected."""
+"""Options of the audit: who judges labels, how much one says for itself, which are pointed out and corrected."""
 
 from collections.abc import Sequence
 from typing import Annotated
