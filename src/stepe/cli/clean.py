@@ -162,12 +162,11 @@ def _show_result(run: "Run", written: Path | None, *, quiet: bool, as_json: bool
 def _told(run: "Run") -> Iterator[str]:
     """Say what was found out, a sentence each."""
     from stepe.beliefs.rate import stated_rate
-    from stepe.report.findings import hardly_recognised
+    from stepe.report.findings import hardly_recognised, judges
 
     summary = run.summary
     if summary.panel:
-        shares = ", ".join(f"{name} {share:.0%}" for name, share in summary.panel.items())
-        yield f"Judged by {shares}; they agree with {summary.agreement or 0:.0%} of the given labels."
+        yield f"Judged by {judges(run)}; they agree with {summary.agreement or 0:.0%} of the given labels."
     if not run.belief.has_signal:
         yield "The rows say too little of their labels to call any wrong; more rows may help, or columns that say more."
     elif run.belief.may_be_clean:

@@ -7,6 +7,7 @@ from stepe.beliefs.belief import Belief
 from stepe.beliefs.rate import Rate
 from stepe.report.figures import drops
 from stepe.report.wording import percent, share, visible
+from stepe.run.record import AUDIT
 
 if TYPE_CHECKING:
     from stepe.run.folder import RunFolder
@@ -103,7 +104,8 @@ def hardly_recognised(run: "RunFolder") -> str:
         listed.append(f"{more} more")
     who = listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
     these = "this class" if len(names) == 1 else "these classes"
-    return f"The model hardly recognises {who}: little is said about the labels of {these}."
+    whose = "The judges hardly recognise" if run.method == AUDIT else "The model hardly recognises"
+    return f"{whose} {who}: little is said about the labels of {these}."
 
 
 def _cautions(belief: Belief) -> Iterator[str]:
@@ -124,15 +126,8 @@ def _cautions(belief: Belief) -> Iterator[str]:
 
 def judges(run: "RunFolder") -> str:
     """Name the judges that the run was made by, with how much each counted; nothing where networks judged."""
-    panel: dict[str, float] = getattr(run.summary, "panel", None) or {}
-    ranked = sorted(panel.items(), key=lambda judge: -judge[1])
+    ranked = sorted(run.summary.panel.items(), key=lambda judge: -judge[1])
     return ", ".join(f"{name} {counted:.0%}" for name, counted in ranked if counted >= COUNTS)
-
-
-def agreement(run: "RunFolder") -> float | None:
-    """Return the share of the given labels that the judges agree with. Given labels may be wrong: no accuracy."""
-    found: float | None = getattr(run.summary, "agreement", None)
-    return found
 
 
 def who_judged(run: "RunFolder") -> str:

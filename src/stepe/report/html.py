@@ -21,7 +21,7 @@ from stepe.errors import RunError
 from stepe.files import write_text
 from stepe.report import figures
 from stepe.report.cut import cuts
-from stepe.report.findings import agreement, findings, headline, judges, who_judged
+from stepe.report.findings import findings, headline, judges, who_judged
 from stepe.report.suspects import FIRST, all_names, embedded, suspects
 from stepe.report.wording import DASH, duration, percent, share, size, suspicion, visible
 from stepe.run.record import AUDIT
@@ -156,7 +156,7 @@ def render(run: "RunFolder") -> str:
         findings=findings(run),
         judged=who_judged(run),
         judges=judges(run),
-        agreement=agreement(run),
+        agreement=run.summary.agreement,
         in_rounds=figures.in_rounds(run),
         looks_for_suspects=figures.drops(run) or run.belief.rate_was_found,
         truth_known=run.summary.noise is not None,
@@ -213,7 +213,7 @@ def facts(run: "RunFolder") -> list[tuple[str, str]]:
         found.append(("Dropped", f"{summary.dropped:,} ({share(summary.dropped / summary.samples)})"))
     if named := judges(run):
         found.append(("Judged by", named))
-    if (agreed := agreement(run)) is not None:
+    if (agreed := run.summary.agreement) is not None:
         found.append(("Agreement with the given labels", percent(agreed)))
     what, unit, count = "Training", "epoch", summary.epochs
     if figures.in_rounds(run):
