@@ -421,7 +421,7 @@ def _accuracy(run: "RunFolder") -> str:
 
 
 def _flagged(run: "RunFolder") -> str:
-    return f"{run.summary.flagged:,}" if run.summary.dropped or run.belief.rate_was_found else DASH
+    return f"{run.summary.flagged:,}" if run.summary.dropped or run.summary.noise_rate is not None else DASH
 
 
 def _found(run: "RunFolder", what: Literal["dropped", "flagged"]) -> str:
