@@ -17,7 +17,7 @@ from stepe.app.audit_folder import AuditFolder, digest
 from stepe.app.handed_over import RIDGE, HandedOver
 from stepe.app.judges import kind_of
 from stepe.audit.panel import EVIDENCE, MAKERS, STRANGERS, Shown, blocks_of, has_many_values, panel_for
-from stepe.audit.rounds import MIN_KEEP, RHO_MAX, ROUNDS, Audit, Round, audit
+from stepe.audit.rounds import RHO_MAX, ROUNDS, Audit, Round, audit
 from stepe.beliefs.belief import Belief
 from stepe.beliefs.cut import cut
 from stepe.beliefs.issues import COLUMNS, Past, issue_table
@@ -116,7 +116,6 @@ def audit_source(
         rows = Rows.of(source, request.seed)
         panel = panel_for(kind_of(source), rows.shown, request.judges, say)
         evidence = EVIDENCE[kind_of(source)] if request.evidence is None else request.evidence
-        say(f"clean: judged by {_listed([judge.name for judge in panel.judges])}")
         for sentence in told_of_little(len(source.labels), source.classes):
             say(sentence)
         config = _config(request, options, rows, evidence, threads)
@@ -171,7 +170,7 @@ def _audited(
         evidence=evidence,
         strangers=STRANGERS[kind_of(source)],
         rho_max=rho_max_of(request),
-        min_keep=MIN_KEEP if request.min_keep is None else request.min_keep,
+        min_keep=request.min_keep or 0.0,
         groups=groups,
         trusted=trusted,
         weights=rows.learned.astype(np.float64),
@@ -391,7 +390,3 @@ def _for_all(values: npt.NDArray[Any] | None, n: int) -> npt.NDArray[Any] | None
     filled = np.zeros(n, dtype=values.dtype)
     filled[: len(values)] = values
     return filled
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

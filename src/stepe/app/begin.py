@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stepe.app.clean import clean
 from stepe.app.decided import Review, describe_decisions
 from stepe.app.interrupted import resumable
-from stepe.app.judges import choose_judges, judges_for
+from stepe.app.judges import choose_judges, judges_for, why_network
 from stepe.app.run import Run
 from stepe.data import arrays
 from stepe.data.cifar_n import NAMES as CIFAR
@@ -43,6 +43,8 @@ class Prepared:
     review: Review | None
     name: str
     """what the run is called, unless it is given another name"""
+    why_network: str | None = None
+    """which option had a network judge, if one did"""
 
     @property
     def trained(self) -> tuple[str, ...]:
@@ -81,7 +83,10 @@ def carry_out(ready: Prepared, path: Path, *, resume: bool, say: Callable[[str],
             ready.request, ready.options, ready.source, path, ready.trained, resume=resume, say=say, follow=follow
         )
         if AUDIT not in ready.request.methods:
-            announce_method("clean", ready.request.methods[0], say)  # now: a mistake is the only line that is said
+            # Only now: a mistake is the only line that is said.
+            announce_method("clean", ready.request.methods[0], say)
+            if ready.why_network is not None:
+                say(ready.why_network)
     run = Run(path)
     if ready.review is not None:
         ready.review.hand_on(run)
@@ -91,7 +96,7 @@ def carry_out(ready: Prepared, path: Path, *, resume: bool, say: Callable[[str],
 
 def prepare(data: Any, options: dict[str, Any], say: Callable[[str], None], begun: Path | None = None) -> Prepared:
     """Open the data, and say what options stand for that are left to them."""
-    judges = choose_judges(options, say)
+    judges, why = choose_judges(options), why_network(options)
     layout = Layout(**_values_for(Layout, options))
     in_memory = not isinstance(data, str | Path)
     if judges is None and not in_memory and str(data) in CIFAR and not exists(Path(data)):
@@ -127,7 +132,7 @@ def prepare(data: Any, options: dict[str, Any], say: Callable[[str], None], begu
         every_method=options["method"] == "all",
         augments=source.mean is not None,
     )
-    return Prepared(request, options, source, review, name)
+    return Prepared(request, options, source, review, name, why)
 
 
 def _may_be_pictures(data: Any, options: Mapping[str, Any]) -> bool:
@@ -200,13 +205,17 @@ def _values_for(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _resolved(options: Mapping[str, Any], source: Source) -> dict[str, Any]:
     """Settle what is left to the data, and what a preset stands for."""
+    from stepe.audit.rounds import MIN_KEEP
+
     noise = options["noise"]
     if source.bundled:
         noise = noise or DEFAULT_NOISE
     elif noise == "none":
         noise = None  # nothing to plant; whether the labels are right is not known
-    settled = {"noise": noise}
-    if options["judges"] == NETWORK or options["compare"]:
+    by_network = options["judges"] == NETWORK
+    least = 0.0 if by_network else MIN_KEEP
+    settled = {"noise": noise, "min_keep": least if options["min_keep"] is None else options["min_keep"]}
+    if by_network or options["compare"]:
         from stepe.app.request import settle_training
 
         settled |= settle_training(options, source)

@@ -1,6 +1,6 @@
 """Who judges: a panel that fits the data, those who were asked for, or a network where an option says so."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from stepe.data.images import FEW_PIXELS
@@ -15,14 +15,10 @@ OF_JUDGES = ("evidence",)
 """options that only judges have"""
 
 
-def choose_judges(options: Mapping[str, Any], say: Callable[[str], None]) -> str | None:
+def choose_judges(options: Mapping[str, Any]) -> str | None:
     """Return who was asked to judge; ``None``: it is left to the data."""
-    asked = options["judges"]
-    given = [f"--{name}" for name in OF_NETWORKS if options[name] not in (None, False, 0.0, (), [])]
-    if options["device"] not in ("auto", "cpu"):
-        given.append("--device")
+    asked, given = options["judges"], given_to_networks(options)
     if asked is None and given and not options["compare"]:
-        say(f"{given[0]} is for networks, so a network judges (--judges network); leave it out to be judged in seconds")
         return NETWORK
     names = [] if asked is None else asked.split(",")
     if unknown := [name for name in names if name not in (*JUDGE_NAMES, NETWORK)]:
@@ -36,6 +32,19 @@ def choose_judges(options: Mapping[str, Any], say: Callable[[str], None]) -> str
     if asked is not None and given and not options["compare"]:
         raise InputError(f"{given[0]} is for networks, and --judges names {asked}; leave one of the two out")
     return ",".join(dict.fromkeys(names)) or None
+
+
+def given_to_networks(options: Mapping[str, Any]) -> list[str]:
+    """Name the options that were given and that only networks have."""
+    given = [f"--{name}" for name in OF_NETWORKS if options[name] not in (None, False, 0.0, (), [])]
+    return [*given, "--device"] if options["device"] not in ("auto", "cpu") else given
+
+
+def why_network(options: Mapping[str, Any]) -> str | None:
+    """Say which option had a network judge, where nobody asked for one by name."""
+    if options["judges"] is not None or options["compare"] or not (given := given_to_networks(options)):
+        return None
+    return f"{given[0]} is for networks, so a network judged (as with --judges network); judges take seconds"
 
 
 def judges_for(source: Source) -> str:

@@ -99,6 +99,9 @@ def _write_cleaned(run: "Run", mode: "Mode") -> Path | None:
 
     if run.request.is_experiment and mode == "mark":
         return None
+    if mode == "relabel" and not run.belief.has_signal:
+        print_note("Nothing was relabelled: the rows say too little about their labels. Suspects are marked instead.")
+        mode = "mark"
     return write_cleaned(run, mode, trust_paths=True, say=print_note)
 
 
