@@ -66,7 +66,7 @@ def test_the_run_tells_who_judged_and_how_sure_that_is(run):
     assert list(run.summary.panel) == sorted(run.summary.panel, key=run.summary.panel.get, reverse=True)
     assert sum(run.summary.panel.values()) == pytest.approx(1)
     assert run.request.judges == ("kernel", "ranks", "forest")
-    assert run.belief.evidence == 1
+    assert run.belief.evidence == 0.85
     assert run.belief.rate.low < 0.1 < run.belief.rate.high
     assert [row["epoch"] for row in run.history] == list(range(run.summary.epochs))
 

@@ -83,7 +83,7 @@ DEFAULT: dict[DataKind, tuple[str, ...]] = {
     "text": ("linear", "neighbours"),
     "images": ("kernel", "neighbours"),
 }
-EVIDENCE: dict[DataKind, float] = {"table": 1.0, "text": 1.0, "features": 0.75, "images": 0.75}
+EVIDENCE: dict[DataKind, float] = {"table": 0.85, "text": 1.0, "features": 0.75, "images": 0.75}
 """how much a label says for itself: less where an expert could always tell, as of pictures"""
 STRANGERS: dict[DataKind, float] = {"table": 0.0, "text": 0.0, "features": 0.5, "images": 0.5}
 """how far a guess that hesitates speaks of an input of none of the classes: not where classes overlap"""

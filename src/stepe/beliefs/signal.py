@@ -4,8 +4,8 @@ import numpy as np
 
 from stepe.beliefs.noise_model import Floats, Labels
 
-SURELY = 2.0
-"""standard errors by which guesses must beat the frequencies of the classes"""
+SURELY = 1.64
+"""standard errors by which guesses must beat the frequencies of the classes: chance does so once in twenty times"""
 RARE = 0.5
 """a class is rare that has less than this share of what it would have if all classes had alike"""
 AT_LEAST, SHARE = 10, 0.25
