@@ -221,7 +221,7 @@ def audited(data) -> Run:
     ]
     suspects.record([{"id": "one", "origin": "ranked", "choices": choices}])
     held_out = run.issues[run.issues["split"] == "test"].iloc[0]
-    decide(run, {held_out["row"]: held_out["given_label"]}, "two")
+    decide(run, {int(held_out["row"]): held_out["given_label"]}, "two")
     return Run(run.path)
 
 

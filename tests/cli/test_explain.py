@@ -70,7 +70,8 @@ def test_a_sample_that_came_back_was_kept_again():
 
 def test_judges_look_in_rounds_that_count_from_1():
     losses, guesses = [0.5, 2.0, 1.5, 3.0], ["cat", "dog", "dog", "cow"]
-    text = told(Explanation(sample(), entries(".xx.", losses, guesses)), by_judges=True)
+    found = Explanation(sample(reason="looks like dog"), entries(".xx.", losses, guesses))
+    text = told(found, by_judges=True)
     assert "the judges say dog (75%)" in text
     assert "loss by round, 1 to 3\n" in text
     assert "from 0.500 in round 1 to 1.500 in round 3; 3.000 in the end" in text
