@@ -114,7 +114,7 @@ def test_rows_of_a_table_are_copies_only_where_a_column_tells_rows_apart():
 
 
 def suspicion_of(kind, rows, blocks, labels):
-    return 1 - audit(panel_for(kind, Shown(rows, blocks)), labels, 2).believed.p_right
+    return 1 - audit(panel_for(kind, Shown(rows, blocks)), labels, 2).belief.p_right
 
 
 def test_a_table_of_three_yes_or_no_columns_finds_its_noise():

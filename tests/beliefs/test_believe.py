@@ -111,7 +111,6 @@ def test_parts_of_the_rows_make_the_whole(monkeypatch):
     _, labels, noisy, true = planted(6, n=300)
     whole = Grounds.of(labels, [noisy, true]).posterior(1.0)
     monkeypatch.setattr("stepe.beliefs.parts.CELLS", 64)
-    monkeypatch.setattr("stepe.beliefs.parts.in_parts.__defaults__", (64,))
     for part, expected in zip(Grounds.of(labels, [noisy, true]).posterior(1.0), whole, strict=True):
         assert_allclose(part, expected)
 

@@ -12,7 +12,6 @@ from threadpoolctl import threadpool_limits
 
 from stepe.judges.base import Floats, Judge, one_hot
 from stepe.judges.blocks import Blocks
-from stepe.judges.chunks import chunks
 from stepe.judges.folds import InFolds
 from stepe.judges.forest import Forest
 from stepe.judges.kernel import kernel, rank_kernel
@@ -152,7 +151,7 @@ def test_parts_of_any_size_give_the_same_answer(make: Maker, monkeypatch: pytest
     columns, labels = made_data()
     judge, targets = make(columns, Blocks(np.arange(120) // 2)), one_hot(labels, 3)
     view = judge.look(np.ones(120), targets)
-    monkeypatch.setattr(chunks, "__defaults__", (7,))
+    monkeypatch.setattr("stepe.beliefs.parts.CELLS", 7)
     again = judge.look(np.ones(120), targets, view.settings)
     np.testing.assert_allclose(again.probability, view.probability, atol=1e-10)
 
@@ -162,7 +161,7 @@ def test_few_arrays_of_rows_by_classes_are_made(make: Maker, most: float, monkey
     columns, labels = made_data(2_000, 500, 10)
     judge, targets, weights = make(columns, Blocks.of_one_row(2_000)), one_hot(labels, 500, np.float32), np.ones(2_000)
     settings = judge.look(weights, targets).settings
-    monkeypatch.setattr(chunks, "__defaults__", (10_000,))
+    monkeypatch.setattr("stepe.beliefs.parts.CELLS", 10_000)
     tracemalloc.start()
     judge.look(weights, targets, settings)
     peak = tracemalloc.get_traced_memory()[1]

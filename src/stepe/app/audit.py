@@ -20,7 +20,7 @@ from stepe.audit.panel import EVIDENCE, MAKERS, STRANGERS, Shown, blocks_of, has
 from stepe.audit.rounds import RHO_MAX, ROUNDS, Audit, Round, audit
 from stepe.beliefs.belief import Belief
 from stepe.beliefs.cut import cut
-from stepe.beliefs.issues import COLUMNS, Past, issue_table
+from stepe.beliefs.issues import COLUMNS, Past, issue_table, margins_of
 from stepe.beliefs.names import Names
 from stepe.data.encoders import write_encoder
 from stepe.data.encoders.numbers import numbers, stacked
@@ -210,7 +210,7 @@ def handed_over(rows: Rows, panel: Panel, found: Audit) -> HandedOver:
         start = f"{judge.name} "
         settings = {key.removeprefix(start): value for key, value in last.view.settings.items() if start in key}
     assert isinstance(judge, Ridge)
-    weights, targets = last.kept.astype(np.float64), one_hot(rows.labels, source.classes)
+    weights, targets = found.kept.astype(np.float64), one_hot(rows.labels, source.classes)
     if "penalty" not in settings:
         settings = dict(judge.look(weights, targets).settings)
     model: RidgeModel = judge.model(weights, targets, settings)
@@ -298,11 +298,7 @@ def _samples(rows: Rows, found: Audit, training: Belief, held_out: Belief, guess
     source, n, judged = rows.source, len(rows.source.labels), rows.judged
     dropped = np.stack([each.learned & ~each.kept for each in found.rounds])
     later = dropped[1:].mean(0) if len(dropped) > 1 else dropped[0].astype(np.float64)
-    own = guess[np.arange(len(guess)), rows.labels]
-    others = guess.copy()
-    others[np.arange(len(guess)), rows.labels] = 0
-    tiny = np.finfo(np.float32).tiny
-    margin = np.log(np.maximum(own, tiny)) - np.log(np.maximum(others.max(1), tiny))
+    margin = margins_of(guess, rows.labels)
 
     def table(belief: Belief, part: slice, names: Names) -> "pd.DataFrame":
         past = Past(dropped[-1][part], later[part], margin[part], by_judges=True)

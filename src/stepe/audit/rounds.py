@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from stepe.beliefs.belief import Belief
 from stepe.beliefs.believe import Grounds, believe
+from stepe.beliefs.signal import has_signal
 from stepe.errors import InputError
 from stepe.judges.base import Floats, Judge, View, one_hot
 from stepe.judges.panel import SHARE
@@ -59,6 +60,8 @@ class Audit:
 
     belief: Belief
     rounds: Sequence[Round]
+    kept: Bools
+    """the rows that a model should learn from in the end"""
 
     @property
     def shares(self) -> dict[str, float]:
@@ -114,18 +117,20 @@ def audit(
     checked = np.zeros(len(labels), dtype=np.bool_) if trusted is None else trusted
 
     def suspicion_after(looks: Sequence[Floats]) -> Floats:
+        if not has_signal(labels[learned], looks[0][learned]):
+            return np.zeros(len(labels))  # who knows nothing has nothing to doubt
         doubt = 1 - Grounds.of(labels, looks, learned, strangers).p_right(evidence)
         return np.where(checked, 0.0, doubt)
 
     done, looks = list(before), [round.view.probability for round in before]
     suspicion = suspicion_after(looks) if looks else np.zeros(len(labels))
-    while len(done) < rounds:
+    while True:
         kept = learned.copy()
         share = min(float((suspicion[learned] > 1 - DOUBTED).mean()), rho_max)
         kept[learned] = keep_lowest(
             suspicion[learned], share, groups=floors[learned], min_keep=min_keep, trusted=checked[learned]
         )
-        if done and np.count_nonzero(kept != done[-1].kept) < CHANGED * np.count_nonzero(learned):
+        if len(done) >= rounds or (done and not _changes(kept, done[-1].kept, learned)):
             break
         view = judge.look(weights * kept, targets)
         looks.append(view.probability)
@@ -141,4 +146,9 @@ def audit(
         trusted=checked[first],
         learned=learned[first],
     )
-    return Audit(belief, done)
+    return Audit(belief, done, kept)
+
+
+def _changes(kept: Bools, before: Bools, learned: Bools) -> bool:
+    """Say whether a round would learn from other rows than the one before."""
+    return bool(np.count_nonzero(kept != before) >= CHANGED * np.count_nonzero(learned))

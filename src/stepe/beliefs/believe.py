@@ -17,7 +17,7 @@ from stepe.beliefs.belief import Belief
 from stepe.beliefs.noise_model import NOBODY, Bools, Floats, Labels, NoiseModel, undone
 from stepe.beliefs.outside import outside
 from stepe.beliefs.parts import in_parts
-from stepe.beliefs.rate import Rate
+from stepe.beliefs.rate import UNKNOWN, Rate
 from stepe.beliefs.signal import hardly_recognised, has_signal, rare_classes
 
 FLAGGED = 0.5
@@ -89,7 +89,7 @@ def believe(
         recognised[rare_classes(labels[taught], len(recognised))] = False
         right, rate = settled(recognised)
     return Belief(
-        rate=rate,
+        rate=rate if signal else UNKNOWN,
         rate_was_found=True,
         noise=grounds.noise.matrix,
         p_right=right,

@@ -32,6 +32,9 @@ COLUMNS = (
 )
 
 
+TINY = float(np.finfo(np.float32).tiny)
+
+
 @dataclass(frozen=True)
 class Past:
     """What a run did with the rows, and what its model says of their labels."""
@@ -46,6 +49,19 @@ class Past:
     """the predicted numbers, where labels are numbers"""
     by_judges: bool = False
     """whether judges said it that never saw the labels, and no model in training"""
+
+
+def margins_of(guess: npt.NDArray[np.floating[Any]], labels: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return by how much each label is likelier than any other class, as the difference of logarithms.
+
+    >>> margins_of(np.array([[0.5, 0.25, 0.25]]), np.array([0])).round(2).tolist()
+    [0.69]
+    """
+    rows, others = np.arange(len(guess)), guess.copy()
+    others[rows, labels] = 0
+    own, best = (np.maximum(each.astype(np.float64), TINY) for each in (guess[rows, labels], others.max(1)))
+    margin: npt.NDArray[np.float64] = np.log(own) - np.log(best)
+    return margin
 
 
 def issue_table(

@@ -159,18 +159,23 @@ def _suggested(prediction: Tensor | None, confidence: Tensor | None, n: int) -> 
     }
 
 
-def training_table(
-    belief: Belief, ledger: Ledger, task: Task, warmup: int, class_names: list[str], names: Names
-) -> dict[str, Any]:
-    """Write one row per training sample, as :func:`stepe.beliefs.issues.issue_table` does."""
+def past_of(ledger: Ledger, task: Task, warmup: int) -> Past:
+    """Say what a run did with its training samples."""
     share = (ledger["drop_count"].double() / max(1, task.epochs - warmup)).clamp(max=1)
     output = ledger.columns.get("output")
-    past = Past(
+    return Past(
         _array(ledger["dropped"]),
         _array(share),
         _array(ledger["margin"]),
         None if output is None else _array(output),
     )
+
+
+def training_table(
+    belief: Belief, ledger: Ledger, task: Task, warmup: int, class_names: list[str], names: Names
+) -> dict[str, Any]:
+    """Write one row per training sample, as :func:`stepe.beliefs.issues.issue_table` does."""
+    past = past_of(ledger, task, warmup)
     return issue_table(belief, past, task.kind, _array(task.labels), class_names, names)
 
 

@@ -11,13 +11,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
+from sklearn.dummy import DummyClassifier
 from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -31,43 +31,42 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 
 from stepe.app.networks import default_tuning, parts_that_serve, threads_for
+from stepe.audit.rounds import MIN_KEEP, RHO_MAX, ROUNDS, Audit, audit
+from stepe.beliefs.belief import Belief
+from stepe.beliefs.issues import Past, issue_table, margins_of
 from stepe.beliefs.names import Names
 from stepe.beliefs.rate import Rate
 from stepe.data.encoders import FeatureEncoder
 from stepe.errors import InputError
-from stepe.evidence.believe import training_table
+from stepe.evidence.believe import past_of
+from stepe.evidence.noise_rate import rho_max_from_rate
+from stepe.judges.base import Floats
+from stepe.judges.blocks import Blocks
+from stepe.judges.folds import InFolds, probabilities, seeded_clone
 from stepe.loop.ledger import Ledger
 from stepe.loop.randomness import Stream, seeded
-from stepe.methods import StepwiseElimination, Task, make_method
+from stepe.methods import make_method
 from stepe.methods.doors import DEFAULT_METHOD, Door, announce_method
 from stepe.methods.eliminating import Eliminating
 from stepe.models.mlp import MLP
 from stepe.models.sparse import SparseMLP
 from stepe.samples.sparse import SparseSamples, SparseScale, entries
-from stepe.training.building import check_trusted, cross_entropy, find_device
+from stepe.training.building import check_trusted, find_device
 from stepe.training.fit import begin
-from stepe.training.judging.auto import AUTO
 from stepe.training.judging.folds import Folds
-from stepe.training.rounds import MEMORY, Floats, Member, Rounds
-from stepe.training.session import Session
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Labels = npt.NDArray[Any]
 
-ROUNDS = 3
+FOLDS = 5
 PREDICTED_AT_ONCE = 4096
 SPARSE_RATE = 2e-3
 """weighted sums move faster than the means of a :class:`~stepe.models.text.TextBag`, whose rate this would be"""
 TRAINING = ("epochs", "hidden", "dropout", "learning_rate", "batch_size")
 NETWORK_ALONE = (*TRAINING, "warmup")
-ESTIMATOR_ALONE = ("rounds", "n_jobs")
-
-
-def _stairs(first: float, progress: float) -> float:
-    """Rise with a first step as high as the others; a function with a name, for what is pickled needs one."""
-    return progress + first
+ESTIMATOR_ALONE = ("rounds", "evidence", "n_jobs")
 
 
 def _index_of(x: Any, y: Any) -> "pd.Index[Any]":
@@ -103,13 +102,13 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that is not fooled by wrong labels, and says which they are.
 
     Without ``estimator`` it trains a small network by Step-E+, of standardised columns or, where ``X`` is sparse, of
-    its entries alone. With one, it trains clones of that by Step-E, in a few rounds.
+    its entries alone. With one, clones of it judge the rows that they were not fitted on, in a few rounds.
 
     Args:
         estimator: another classifier to train instead of the network: trees, a pipeline...
         rho_max: largest share of the rows ever dropped; ``"auto"``: found out, or from ``noise_rate``.
         noise_rate: known share of wrong labels.
-        min_keep: share of every class that is never dropped.
+        min_keep: share of every class that is never dropped; by default half in rounds, nothing in a network.
         probe: who judges the rows, see :func:`stepe.fit`. ``"auto"``: models that never trained on them, as long as
             that makes a difference. An estimator's rows are always judged by others: ``"cross:5"``, ``"cross:2x2"``.
         epochs: of the network; by default by the number of rows.
@@ -118,7 +117,10 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout: of the network.
         learning_rate: of the network.
         batch_size: of the network.
-        rounds: how often an estimator's rows are judged and selected anew, each time a few more dropped; 3 by default.
+        rounds: how often an estimator's rows are judged, each time without those that seem wrong by then: at most 3 by
+            default.
+        evidence: how much a label says for itself, where an estimator judges: 1 by default, for classes that overlap;
+            less where an expert could always tell them apart.
         n_jobs: how many of a round's clones are fitted at a time.
         device: where the network trains.
         random_state: everything random follows from it, an open ``random_state`` of the estimator too; ``None`` is
@@ -130,7 +132,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         samples_: every row, in the same columns.
         noise_rate_: estimated share of wrong labels (``rate``, ``low``, ``high``); ``None`` where it was not estimated,
             for ``rho_max`` is a number and ``probe`` is in-sample.
-        history_: what happened, a row an epoch of the network, or a round (the first trains the first judges).
+        history_: what happened, a row an epoch of the network, or a round.
         network_: the trained network, in double precision on the CPU; ``None`` where there is an estimator.
         estimator_: the fitted clone, trained on what was kept; ``None`` where there is none.
     """
@@ -141,7 +143,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         rho_max: "float | Literal['auto']" = "auto",
         noise_rate: float | None = None,
-        min_keep: float = 0.0,
+        min_keep: float | None = None,
         probe: str = "auto",
         epochs: int | None = None,
         warmup: "int | Literal['auto'] | None" = None,
@@ -150,6 +152,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learning_rate: float | None = None,
         batch_size: int | None = None,
         rounds: int | None = None,
+        evidence: float | None = None,
         n_jobs: int | None = None,
         device: str = "auto",
         random_state: "int | np.random.RandomState | None" = 0,
@@ -166,6 +169,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.rounds = rounds
+        self.evidence = evidence
         self.n_jobs = n_jobs
         self.device = device
         self.random_state = random_state
@@ -193,9 +197,14 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = torch.from_numpy(codes.astype(np.int64))
         door: Door = "StepEClassifier" if self.estimator is None else "StepEClassifier(estimator)"
         announce_method(door, DEFAULT_METHOD[door])
-        train = self._train_network if self.estimator is None else self._train_rounds
-        method, ledger = train(x, y, labels, weight, checked)
-        self._report(method, ledger, labels, rows, index)
+        if self.estimator is None:
+            method, ledger = self._train_network(x, y, labels, weight, checked)
+            self._report(method, ledger, rows, index)
+            return self
+        found, estimator = self._audit(x, labels.numpy(), weight, None if checked is None else checked.numpy())
+        self.network_: nn.Module | None = None
+        self.estimator_: Any = estimator
+        self._report_audit(found, labels.numpy(), rows, index)
         return self
 
     def _check_options(self) -> None:
@@ -250,72 +259,76 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 device=device,
                 seed=seed,
             ).finish()
-        self.network_: nn.Module | None = result.model.cpu().double().eval()
-        self.estimator_: Any = None
-        self.history_ = result.history
+        self.network_ = result.model.cpu().double().eval()
+        self.estimator_ = None
+        self.history_: list[dict[str, Any]] = result.history
         assert isinstance(result.training.method, Eliminating)
         return result.training.method, result.ledger
 
-    def _train_rounds(
-        self, x: Any, y: Labels, labels: Tensor, weight: Floats | None, trusted: Tensor | None
-    ) -> tuple[Eliminating, Ledger]:
+    def _audit(self, x: Any, labels: npt.NDArray[np.int64], weight: Floats | None, trusted: Any) -> tuple[Audit, Any]:
+        """Have clones judge the rows, each those that it was not fitted on; then fit one on what is kept."""
         rounds = ROUNDS if self.rounds is None else self.rounds
         if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
             raise InputError(f"rounds is {rounds!r}; it must be a whole number, at least 1")
-        probe = str(AUTO) if self.probe == "auto" else self.probe
-        if not probe.startswith("cross:"):
-            raise InputError(f"probe is {probe!r}; an estimator's rows are judged by others: cross:5, cross:2x2, auto")
-        folds = Folds.parse(probe)
-        if folds.folds > len(y):
-            raise InputError(f"{len(y)} rows cannot be split into {folds.folds} folds; give more rows, or fewer folds")
-        task = Task(
-            labels=labels,
-            classes=len(self.classes_),
-            epochs=rounds + 1,
-            seed=self._seed(),
-            criterion=cross_entropy(len(self.classes_)),
-            noise_rate=self.noise_rate,
+        if self.probe != "auto" and not self.probe.startswith("cross:"):
+            raise InputError(
+                f"probe is {self.probe!r}; an estimator's rows are judged by others: cross:5, cross:2x2, auto"
+            )
+        folds = Folds(FOLDS) if self.probe == "auto" else Folds.parse(self.probe)
+        if self.probe != "auto" and folds.folds > len(labels):
+            raise InputError(f"{len(labels)} rows cannot be split into {folds.folds} folds; give more, or fewer folds")
+        blocks = Blocks.of_one_row(len(labels))
+        judge = InFolds("estimator", self.estimator, x, blocks, folds.folds, folds.splits, self._seed(), self.n_jobs)
+        rho_max = self.rho_max
+        if rho_max == "auto":
+            rho_max = RHO_MAX if self.noise_rate is None else rho_max_from_rate(self.noise_rate)
+        found = audit(
+            judge,
+            labels,
+            len(self.classes_),
+            evidence=1.0 if self.evidence is None else self.evidence,
+            rounds=rounds,
+            rho_max=rho_max,
+            min_keep=MIN_KEEP if self.min_keep is None else self.min_keep,
             trusted=trusted,
-            probe=probe,
+            weights=weight,
         )
-        # The first round already drops its part, the last one all of it.
-        schedule = partial(_stairs, 1 / rounds)
-        own = {"warmup": 1, "schedule": schedule, "guess_memory": MEMORY}
-        method = make_method(DEFAULT_METHOD["StepEClassifier(estimator)"], **self._method_options(), **own)
-        assert isinstance(method, StepwiseElimination)
-        session = Session(task, method, Ledger(task.n))
-        method.start(task, session.ledger)
-        work = Rounds(self.estimator, x, y, self.classes_, weight, task.seed, self.n_jobs)
-        self._member: Member = work.fit(work.run(session, folds).numpy())
-        self.estimator_, self.network_, self.history_ = self._member.estimator, None, session.history
-        return method, session.ledger
+        index = np.flatnonzero(found.kept)
+        y = self.classes_[labels[index]]
+        fitted = seeded_clone(self.estimator, self._seed()) if (y != y[0]).any() else DummyClassifier()
+        weighted = {} if weight is None else {"sample_weight": weight[index]}
+        return found, fitted.fit(_safe_indexing(x, index), y, **weighted)
+
+    def _report_audit(self, found: Audit, labels: npt.NDArray[np.int64], rows: Any, index: "pd.Index[Any]") -> None:
+        dropped = np.stack([~each.kept for each in found.rounds] + [~found.kept])
+        guess = np.mean([each.view.probability for each in found.rounds], axis=0)
+        past = Past(~found.kept, dropped[1:].mean(0), margins_of(guess, labels), by_judges=True)
+        self.history_ = [each.row(number) for number, each in enumerate(found.rounds)]
+        self._tabulate(found.belief, labels, past, rows, index)
 
     def _method_options(self) -> dict[str, Any]:
         rho_max = None if self.rho_max == "auto" and self.noise_rate is not None else self.rho_max
-        return {"rho_max": rho_max, "min_keep": self.min_keep}
+        return {"rho_max": rho_max, "min_keep": self.min_keep or 0.0}
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _report(
-        self, method: Eliminating, ledger: Ledger, labels: Tensor, rows: npt.NDArray[np.int64], index: "pd.Index[Any]"
+    def _report(self, method: Eliminating, ledger: Ledger, rows: npt.NDArray[np.int64], index: "pd.Index[Any]") -> None:
+        past = past_of(ledger, method.task, method.warmup_epochs)
+        self._tabulate(method.make_belief(ledger), method.task.labels.numpy(), past, rows, index)
+
+    def _tabulate(
+        self, belief: Belief, labels: Any, past: Past, rows: npt.NDArray[np.int64], index: "pd.Index[Any]"
     ) -> None:
         import pandas as pd
 
-        belief = method.make_belief(ledger)
-        self.noise_rate_: Rate | None = belief.rate if belief.rate_was_found else None
+        self.noise_rate_: Rate | None = belief.found_rate
         index = index[rows]
         labelled = {str(label): label for label in self.classes_.tolist()}
-        table = training_table(
-            belief,
-            ledger,
-            method.task,
-            method.warmup_epochs,
-            list(labelled),
-            Names([str(name) for name in index], rows.tolist()),
-        )
+        names = Names([str(name) for name in index], rows.tolist())
+        table = issue_table(belief, past, "classes", labels, list(labelled), names)
         for column in ("given_label", "suggested_label"):  # the user's own labels, not their names
             own = [labelled.get(name) for name in table[column]]
             # As objects, or numbers among which one is missing would become fractions.
@@ -335,7 +348,9 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return a probability per class, in the order of ``classes_``; 0 for one that was dropped as a whole."""
         check_is_fitted(self)
         if self.network_ is None:
-            return self._member.probabilities(X)
+            found = np.zeros((_num_samples(X), len(self.classes_)))
+            found[:, np.searchsorted(self.classes_, self.estimator_.classes_)] = probabilities(self.estimator_, X)
+            return found
         x = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
         sparse = isinstance(self._encoder, SparseScale)
         encoded = self._encoder.encode(_as_sparse(x) if sparse else _as_dense(x))

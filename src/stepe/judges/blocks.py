@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from stepe.beliefs.parts import in_parts
 from stepe.judges.base import Floats
-from stepe.judges.chunks import chunks
 
 Index = npt.NDArray[np.int64]
 
@@ -102,7 +102,7 @@ class Frequencies:
     @cached_property
     def _total(self) -> Floats:
         total = np.zeros(self.targets.shape[1])
-        for part in chunks(*self.targets.shape):
+        for part in in_parts(*self.targets.shape):
             total += (self.weights[part, None] * self.targets[part]).sum(0)
         return total
 
@@ -114,7 +114,7 @@ class Frequencies:
         place[several] = np.arange(len(several))
         within = np.zeros((max(1, len(several)), self.targets.shape[1]), dtype=self.targets.dtype)
         rows = np.flatnonzero(place[self.blocks.number] >= 0)
-        for part in chunks(len(rows), self.targets.shape[1]):
+        for part in in_parts(len(rows), self.targets.shape[1]):
             some = rows[part]
             np.add.at(within, place[self.blocks.number[some]], self.weights[some, None] * self.targets[some])
         return place, within

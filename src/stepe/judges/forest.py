@@ -10,9 +10,9 @@ from joblib import Parallel, delayed
 from scipy.sparse import csr_matrix
 from sklearn.tree import ExtraTreeRegressor
 
+from stepe.beliefs.parts import in_parts
 from stepe.judges.base import Floats, Settings, View
 from stepe.judges.blocks import Blocks, Frequencies
-from stepe.judges.chunks import chunks
 from stepe.judges.likelihood import Fit, logarithm, sample_of_rows, tempered
 
 TREES = 150
@@ -42,14 +42,14 @@ class Forest:
         said, asked = np.zeros_like(targets), np.zeros((len(targets), 1))
         if weights.any():
             for tree in self._grow(weights, targets):
-                for part in chunks(len(tree.unseen), targets.shape[1]):
+                for part in in_parts(len(tree.unseen), targets.shape[1]):
                     rows = tree.unseen[part]
                     said[rows] += tree.of_leaf[tree.leaf[part]]
                 asked[tree.unseen] += 1
         if settings is None:
             some = sample_of_rows(weights, targets.shape[1])
             settings = _choose(said[some], asked[some], prior.around(some), weights[some], targets[some])
-        for part in chunks(*said.shape):
+        for part in in_parts(*said.shape):
             rows = np.arange(part.start, part.stop)
             probability = _mean(said[part], asked[part], prior.around(rows), settings["count"])
             tempered(probability, settings["temperature"], out=said[part])
@@ -61,7 +61,7 @@ class Forest:
         splits_by = targets
         if classes > DIRECTIONS:
             directions = np.random.default_rng((self.seed, self.trees)).standard_normal((classes, DIRECTIONS))
-            splits_by = np.concatenate([targets[part] @ directions for part in chunks(*targets.shape)])
+            splits_by = np.concatenate([targets[part] @ directions for part in in_parts(*targets.shape)])
         # Threads, for a tree lets go of the interpreter while it grows; what they say is added up in order.
         grown = Parallel(n_jobs=self.jobs or 1, prefer="threads", return_as="generator")(
             delayed(self._tree)(number, weights, targets, splits_by) for number in range(self.trees)

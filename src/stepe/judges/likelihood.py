@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
+from stepe.beliefs.parts import in_parts
 from stepe.judges.base import Floats
-from stepe.judges.chunks import chunks
 
 ENOUGH = 5_000
 """settings that all rows share are chosen by so many rows"""
@@ -28,7 +28,7 @@ def softmax(scores: Floats, temperature: float = 1.0, out: Floats | None = None)
     [[0.5, 0.5]]
     """
     out = np.empty_like(scores) if out is None else out
-    for part in chunks(*scores.shape):
+    for part in in_parts(*scores.shape):
         scaled = np.array(scores[part], dtype=np.float64)
         scaled -= scaled.max(1, keepdims=True)
         scaled /= temperature
@@ -41,7 +41,7 @@ def softmax(scores: Floats, temperature: float = 1.0, out: Floats | None = None)
 def tempered(probability: Floats, temperature: float, out: Floats | None = None) -> Floats:
     """Make probabilities more decided (below 1) or less (above); they are written into ``out``, if it is given."""
     out = np.empty_like(probability) if out is None else out
-    for part in chunks(*probability.shape):
+    for part in in_parts(*probability.shape):
         softmax(logarithm(probability[part]), temperature, out=out[part])
     return out
 

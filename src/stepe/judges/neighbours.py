@@ -6,10 +6,10 @@ from importlib.util import find_spec
 import numpy as np
 import numpy.typing as npt
 
+from stepe.beliefs.parts import in_parts
 from stepe.errors import InputError
 from stepe.judges.base import Floats, Settings, View
 from stepe.judges.blocks import Blocks, Frequencies, Index
-from stepe.judges.chunks import chunks
 from stepe.judges.likelihood import Fit, logarithm, sample_of_rows, tempered
 
 GRID = 2048
@@ -108,7 +108,7 @@ class Neighbours:
             votes = self._votes(some, weights, targets)
             settings = _choose(votes, prior.around(some), weights[some], targets[some])
         probability = np.empty_like(targets)
-        for part in chunks(*targets.shape):
+        for part in in_parts(*targets.shape):
             rows = np.arange(part.start, part.stop)
             shares = _shares(self._votes(rows, weights, targets), prior.around(rows), settings["count"])
             tempered(shares, settings["temperature"], out=probability[part])

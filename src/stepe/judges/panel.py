@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stepe.beliefs.parts import in_parts
 from stepe.judges.base import Floats, Judge, Settings, View
-from stepe.judges.chunks import chunks
 from stepe.judges.likelihood import TINY, sample_of_rows
 
 STEPS = 50
@@ -39,7 +39,7 @@ class Panel:
         }
         chosen |= {f"{judge.name}{SHARE}": float(share) for judge, share in zip(self.judges, shares, strict=True)}
         mixed = np.empty_like(targets)
-        for part in chunks(*targets.shape):
+        for part in in_parts(*targets.shape):
             mixed[part] = sum(
                 share * probability[part].astype(np.float64)
                 for share, probability in zip(shares, views_of, strict=True)

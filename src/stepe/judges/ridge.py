@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import eigh
 
+from stepe.beliefs.parts import in_parts
 from stepe.judges.base import Floats, Settings, View
 from stepe.judges.blocks import Blocks, Index
-from stepe.judges.chunks import chunks
 from stepe.judges.likelihood import Fit, sample_of_rows, softmax
 from stepe.judges.ridge_model import RidgeModel
 from stepe.judges.row_map import RowMap
@@ -40,7 +40,7 @@ class Gathered:
         """Sum up the rows."""
         columns = rows.shape[1]
         squares, products = np.zeros((columns, columns)), np.zeros((columns, targets.shape[1]))
-        for part in chunks(len(rows), columns + targets.shape[1]):
+        for part in in_parts(len(rows), columns + targets.shape[1]):
             weighted = rows[part] * weights[part, None]
             squares += weighted.T @ rows[part]
             products += weighted.T @ targets[part]
@@ -94,7 +94,7 @@ class Solved:
         turn: Callable[[Floats], Floats] = np.asarray if turned else self.turned
         columns, classes = products.shape
         found = np.empty_like(targets)
-        for part in chunks(len(rows), columns + classes):
+        for part in in_parts(len(rows), columns + classes):
             z = turn(rows[part])
             own = np.minimum(weights[part] * ((z * z) @ shrink), NEARLY_ALL)[:, None]
             found[part] = (z @ coefficients - own * targets[part]) / (1 - own)
@@ -103,7 +103,7 @@ class Solved:
                 for block in together:
                     without = gathered - Gathered.of(rows[block], weights[block], targets[block])
                     again = without.coefficients(penalty)
-                    for part in chunks(len(block), classes):
+                    for part in in_parts(len(block), classes):
                         found[block[part]] = rows[block[part]] @ again
                 continue
             for some in _in_parts(together, columns + classes):

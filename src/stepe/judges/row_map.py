@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix, issparse
 
+from stepe.beliefs.parts import in_parts
 from stepe.errors import InputError
 from stepe.judges.axes import OnAxes, as_numbers
 from stepe.judges.base import Floats
-from stepe.judges.chunks import chunks
 from stepe.judges.maps import OfLengthOne, Ranked, Standardised, Step, WithCosines
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -37,7 +37,7 @@ class RowMap:
         if rows.ndim != 2 or rows.shape[1] != self.steps[0].takes:
             raise InputError(f"rows are of shape {rows.shape}; the judge looked at {self.steps[0].takes} columns")
         made = np.ones((rows.shape[0], self.gives))
-        for part in chunks(rows.shape[0], max(rows.shape[1], self.gives)):
+        for part in in_parts(rows.shape[0], max(rows.shape[1], self.gives)):
             some = rows[part]
             for step in self.steps:
                 some = step(some)
