@@ -57,14 +57,14 @@ def own_port() -> int:
     raise AssertionError("no port is free")
 
 
-def signalled(number: int) -> str:
-    """Code that runs the command line, and signals its own process when it is about to write the third epoch down."""
+def signalled(number: int, line: int = 3) -> str:
+    """Code that runs the command line, and signals its own process when it is about to write an epoch or round down."""
     return (
         "import os, sys; from stepe.cli import main; seen = []\n"
         "def watch(event, args):\n"
         "    if event == 'open' and str(args[0]).endswith('history.jsonl') and args[1] == 'a':\n"
         "        seen.append(event)\n"
-        f"        if len(seen) == 3: os.kill(os.getpid(), {int(number)})\n"
+        f"        if len(seen) == {line}: os.kill(os.getpid(), {int(number)})\n"
         "sys.addaudithook(watch); sys.argv[0] = 'stepe'; main()"
     )
 

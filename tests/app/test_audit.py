@@ -10,8 +10,10 @@ import pytest
 
 import stepe
 from stepe.app.audit import told_of_little
+from stepe.app.audit_folder import AuditFolder
 from stepe.errors import InputError
 from stepe.loop.metrics import auroc
+from stepe.run.trace import Trace
 
 BLOCKED = """
 import sys
@@ -224,6 +226,35 @@ def test_what_was_checked_is_never_flagged(run, table, tmp_path):
     frame.loc[doubted[:5], "checked"] = True
     found = stepe.clean(frame, label="kind", trusted="checked", out=tmp_path / "run")
     assert not set(doubted[:5]) & set(found.issues["row"])
+
+
+def test_what_was_checked_is_never_flagged_held_out_or_asked_for_by_number(table, tmp_path):
+    frame = table[0].assign(checked=np.arange(300) % 2 == 0)
+    found = stepe.clean(frame, label="kind", trusted="checked", holdout=0.3, top=300, out=tmp_path / "run")
+    checked = found.samples["row"] % 2 == 0
+    assert {*found.samples[checked]["split"]} == {"train", "test"}
+    assert (found.samples[checked]["suspicion"] == 0).all()
+    assert not found.samples[checked]["flagged"].any()
+    assert found.samples[~checked]["flagged"].all()
+    assert not (set(found.suspects(top=300)["row"]) & set(found.samples[checked]["row"]))
+
+
+def test_the_trace_of_a_large_table_tells_of_rounds_and_of_none_of_the_classes(tmp_path):
+    n = 20_000
+    folder = AuditFolder(tmp_path, np.zeros(n, dtype=np.int64), n)
+    folder.end(np.full(n, 0.5), np.where(np.arange(n) == 7, -1, 1))
+    last = Trace(tmp_path / "trace.bin", n).last()
+    assert last["prediction"][[0, 7]].tolist() == [1, -1]
+
+
+def test_rows_without_a_label_that_changed_are_noticed(table, tmp_path):
+    frame = table[0].copy()
+    frame.loc[:30, "kind"] = ""
+    with pytest.raises(KeyboardInterrupt):
+        stepe.clean(frame, label="kind", out=tmp_path / "run", follow=Stop(1))
+    frame.loc[3, "b"] += 1
+    with pytest.raises(stepe.errors.RunError, match="another configuration: inputs was"):
+        stepe.clean(frame, label="kind", out=tmp_path / "run", resume=True)
 
 
 def test_copies_under_the_same_wrong_label_do_not_vouch_for_each_other(tmp_path):

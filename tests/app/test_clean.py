@@ -88,7 +88,10 @@ def test_digits_become_a_run_with_everything_in_it(tmp_path):
     said: list[str] = []
     run = stepe.clean("digits", epochs=2, say=said.append)
     assert run.path == Path("runs/digits-1")
-    assert said == ["clean: method step-e-plus, the default"]
+    assert said == [
+        "clean: method step-e-plus, the default",
+        "--epochs is for networks, so a network judged (as with --judges network); judges take seconds",
+    ]
     assert {entry.name for entry in run.path.iterdir()} == {
         "belief.npz",
         "checkpoint",
@@ -214,11 +217,45 @@ def test_of_two_networks_the_first_is_that_of_other_methods_and_the_second_is_bu
 
 @pytest.mark.usefixtures("_no_report")
 def test_comparing_trains_plain_and_where_clean_labels_are_known_the_oracle(file):
-    assert clean(file, rho_max=0.2, epochs=3, compare=True).request.methods == ("step-e-plus", "plain")
-    planted = clean(file, noise="symmetric:0.1", epochs=3, compare=True)
+    compared = {"judges": "network", "epochs": 3, "compare": True}
+    assert clean(file, rho_max=0.2, **compared).request.methods == ("step-e-plus", "plain")
+    planted = clean(file, noise="symmetric:0.1", **compared)
     assert planted.request.methods == ("step-e-plus", "plain", "oracle")
-    one_shot = clean(file, method="one-shot", rho_max=0.2, epochs=3, compare=True)
+    one_shot = clean(file, method="one-shot", rho_max=0.2, **compared)
     assert one_shot.request.methods == ("one-shot", "plain", "step-e-plus")
+
+
+@pytest.mark.usefixtures("_no_report")
+def test_an_audit_is_compared_with_the_methods_that_were_asked_for(file):
+    by_judges = clean(file, method="one-shot", rho_max=0.2, epochs=3, compare=True)
+    assert by_judges.request.methods == ("audit", "one-shot", "plain", "step-e-plus")
+    assert sorted(other.method for other in by_judges.others) == ["one-shot", "plain", "step-e-plus"]
+    assert Run("runs/mine-1/compare/one-shot").summary.epochs == 3
+
+
+@pytest.mark.usefixtures("_no_report")
+def test_a_comparison_of_an_audit_is_resumed_where_it_was(file):
+    options = {"noise": "symmetric:0.2", "epochs": 3, "compare": True}
+    whole = clean(file, out="whole", **options)
+
+    class Either(Stopper):
+        def round_ended(self, number: int, most: int, rate: float) -> None:
+            begun.append("round")
+
+    def follow(method: str, position: int, total: int) -> Either:
+        begun.append(method)
+        return Either(2 if method == stopped else None)
+
+    begun: list[str] = []
+    stopped = "plain"
+    with pytest.raises(StopHereError):
+        clean(file, out="cut", follow=follow, **options)
+    before, begun[:], stopped = list(begun), [], ""
+    run = resume("cut", follow=follow)
+    methods = [name for name in before if name != "round"]
+    assert methods == ["audit", "step-e-plus", "plain"]
+    assert begun == ["plain", "oracle"]
+    assert outputs(run.path) == outputs(whole.path)
 
 
 @pytest.mark.usefixtures("_no_report")
@@ -258,7 +295,8 @@ def test_the_papers_preset_is_step_e_by_its_losses(file):
                 ranked.append((training.method.name, training.method.settings.score, training.task.probe))
 
     ranked: list[tuple[str, str, str]] = []
-    for options in ({"preset": "paper", "noise": "symmetric:0.2", "compare": True}, {}):
+    planted = {"judges": "network", "preset": "paper", "noise": "symmetric:0.2", "compare": True}
+    for options in (planted, {}):
         clean(file, epochs=3, follow=lambda method, position, total: Chosen(), **options)
     compared = ("step-e-plus", "guess", "in-sample")  # by a rule of its own, under the same probe
     assert ranked == [("step-e", "loss", "in-sample"), compared, ("step-e-plus", "posterior", "auto")]
@@ -405,7 +443,7 @@ def test_runs_go_into_folders_named_after_their_data():
 
 @pytest.fixture
 def options() -> dict[str, Any]:
-    return {"noise": "symmetric:0.3", "epochs": 4, "compare": True}
+    return {"judges": "network", "noise": "symmetric:0.3", "epochs": 4, "compare": True}
 
 
 @pytest.mark.usefixtures("_no_report")

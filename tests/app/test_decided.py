@@ -11,6 +11,7 @@ from interrupted import StopHereError, Stopper
 from stepe import InputError, Run, RunError
 from stepe.app.resume import resume
 from stepe.review.cleaned import write_cleaned
+from stepe.review.suspects import Suspects
 from stepe.run.decisions import Action, Decision, Key
 
 pytestmark = pytest.mark.usefixtures("_elsewhere")
@@ -195,3 +196,76 @@ def test_a_resumed_run_goes_by_what_had_been_decided_when_it_began(reviewed, dat
     run = resume("stopped", decisions=reviewed.path)
     assert run.decisions.current() == held
     assert (run.path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# By judges
+
+
+class _Stop:
+    """Ends an audit after its first round."""
+
+    def round_ended(self, number: int, most: int, rate: float) -> None:
+        raise StopHereError
+
+
+@pytest.fixture
+def audited(data) -> Run:
+    """An audit of which a suspect was put right, another confirmed, and a held-out one confirmed as well."""
+    run = clean(data, epochs=None, probe=None, rho_max=None, holdout=0.2)
+    suspects = Suspects(run)
+    told = suspects.describe()
+    choices = [
+        {"row": told["row"][0], "label": told["suggested"][0]},
+        {"row": told["row"][1], "label": told["given"][1]},
+    ]
+    suspects.record([{"id": "one", "origin": "ranked", "choices": choices}])
+    held_out = run.issues[run.issues["split"] == "test"].iloc[0]
+    decide(run, {int(held_out["row"]): held_out["given_label"]}, "two")
+    return Run(run.path)
+
+
+def test_judges_trust_what_was_settled_and_hand_it_on(audited, data):
+    said = []
+    run = clean(data, epochs=None, probe=None, rho_max=None, holdout=0.2, decisions=audited, say=said.append)
+    assert run.method == audited.method == "audit"
+    assert said == ["labels that a review settled are trusted: 1 corrected, 2 confirmed"]
+    assert run.decisions.current() == audited.decisions.current()
+    before, after = (each.samples.set_index("row").sort_index() for each in (audited, run))
+    settled = [key.row for key in run.decisions.current()]
+    assert before["flagged"][settled].all()
+    assert {*before["split"][settled]} == {"train", "test"}
+    assert not after["flagged"][settled].any()
+    assert (after["suspicion"][settled] == 0).all()
+    assert after["given_label"].tolist() == before["given_label"].tolist()
+    assert after["status"].tolist() == before["status"].tolist()
+    assert not set(Suspects(run).describe()["row"]) & set(settled)
+
+
+def test_the_cleaned_data_of_an_audit_have_what_was_settled(audited, data):
+    run = clean(data, epochs=None, probe=None, rho_max=None, holdout=0.2, decisions=audited)
+    cleaned, given = pd.read_csv(write_cleaned(run)), run.samples.set_index("row")["given_label"]
+    for key, made in run.decisions.current().items():
+        assert cleaned["label"][key.row] == made.label
+        assert not cleaned["stepe_flagged"][key.row]
+    assert (cleaned["label"] != given.sort_index()).sum() == 1
+
+
+def test_an_interrupted_audit_goes_by_what_had_been_decided_when_it_began(audited, data):
+    options = {"epochs": None, "probe": None, "rho_max": None, "holdout": 0.2}
+    whole = clean(data, decisions=audited, out="whole", **options)
+    with pytest.raises(StopHereError):
+        clean(data, decisions=audited, out="stopped", follow=lambda *_: _Stop(), **options)
+    held = audited.decisions.current()
+    decide(audited, dict.fromkeys([key.row for key in held], "food"), "later")
+    run = resume("stopped")
+    assert run.decisions.current() == held
+    pd.testing.assert_frame_equal(run.samples, whole.samples)
+
+
+def test_a_review_of_an_audit_says_how_many_rounds_agree(audited):
+    suspects = Suspects(audited)
+    found = suspects.details(suspects.describe()["row"])["details"]
+    rounds = audited.summary.epochs
+    assert any(detail["reason"].endswith(f", as in {rounds} of {rounds} rounds") for detail in found.values())
+    assert not any("epoch" in detail["reason"] for detail in found.values())

@@ -70,6 +70,22 @@ def mine(tmp_path) -> str:
     return "mine.npz"
 
 
+@pytest.fixture
+def table(tmp_path) -> str:
+    """A small table of people's own: numbers with gaps, a category, texts, and labels some of which were checked."""
+    draw = np.random.default_rng(0)
+    rows = ["nr,a,b,c,colour,said,checked,kind"]
+    for number in range(120):
+        kind = number % 3
+        values = (3 * np.eye(3)[kind] + draw.normal(size=3)).round(3).tolist()
+        given = ("ant", "bee", "cat")[kind if number % 10 != 4 else (kind + 1) % 3]
+        cells = [*map(str, values[:2]), "" if number % 8 == 5 else str(values[2]), "red" if number % 2 else "blue"]
+        said = f"{('an ant', 'the bee', 'my cat')[kind]} number {number}"
+        rows.append(",".join([f"n{number}", *cells, said, "yes" if number % 20 == 4 else "", given]))
+    Path(tmp_path / "table.csv").write_text("\n".join(rows))
+    return "table.csv"
+
+
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory) -> Path:
     """Two finished runs in ``runs``, the later one called digits-2; to be copied, not changed."""
@@ -151,21 +167,69 @@ def test_results_go_to_standard_output_and_progress_to_standard_error(call):
     ended = call("clean", "digits", "--epochs", "2", "--out", "run")
     assert ended.code == 0
     assert "\x1b" not in ended.out + ended.err
-    *progress, told = ended.err.splitlines()
+    *progress, told, why = ended.err.splitlines()
     assert [line.split()[0] for line in progress] == ["step-e-plus", "plain", "oracle"]
     assert told == "clean: method step-e-plus, the default"
+    assert why == "--epochs is for networks, so a network judged (as with --judges network); judges take seconds"
     assert re.search(r"step-e-plus +epoch 2/2 +loss \d\.\d+ +kept \d+% +accuracy \d+\.\d% +about 0 s left", ended.err)
     rows = re.findall(r"│ (plain|step-e-plus|oracle) +│", ended.out)
     assert rows == ["plain", "step-e-plus", "oracle"]
     assert all(column in ended.out for column in ("accuracy", "F1", "dropped", "flagged", "AUROC", "seconds"))
     assert "Top suspects, 10 of" in ended.out
     summary = Run("run").summary
-    assert f"{summary.flagged} of 1438 labels look wrong:" in ended.out
+    assert f"{summary.flagged} of 1,438 labels look wrong:" in ended.out
     assert ended.out.splitlines()[-3:] == [
         "  run/issues.csv",
         "  run/report.html",
         "Go through them with: stepe review run",
     ]
+
+
+@pytest.mark.usefixtures("_no_report")
+def test_judges_show_their_rounds_and_say_what_they_found(call, mine):
+    ended = call("clean", mine, "--out", "run")
+    assert ended.code == 0
+    assert "\x1b" not in ended.out + ended.err
+    rounds = ended.err.splitlines()
+    assert len(rounds) == Run("run").summary.epochs
+    assert all(
+        re.fullmatch(rf"audit +round {number}: \d+% of the labels seem wrong", line)
+        for number, line in enumerate(rounds, 1)
+    )
+    assert "Top suspects" in ended.out
+    assert "dropped" not in ended.out
+    assert re.search(r"\nJudged by \w+ \d+%.*; they agree with \d+% of the given labels\.\n", ended.out)
+    summary = Run("run").summary
+    assert f"\n{summary.flagged} of 90 labels look wrong:\n" in ended.out
+    assert ended.out.splitlines()[-4:] == [
+        "  run/issues.csv",
+        "  run/cleaned.npz",
+        "  run/report.html",
+        "Go through them with: stepe review run",
+    ]
+
+
+@pytest.mark.usefixtures("_no_report")
+def test_judges_of_bundled_data_are_measured_by_what_was_planted(call):
+    ended = call("clean", "digits", "--out", "run")
+    assert ended.code == 0
+    assert re.findall(r"│ (audit|plain|oracle|step-e-plus) +│", ended.out) == ["audit"]
+    assert all(column in ended.out for column in ("digits, symmetric:0.4 noise", "AUROC", "accuracy"))
+    summary = Run("run").summary
+    assert f"Of the 359 held-out labels {summary.held_out_flagged} look wrong." in ended.out
+    assert f"{summary.flagged} of 1,438 labels look wrong:" in ended.out
+
+
+def test_judges_of_a_table_load_nothing_that_trains(table):
+    loaded = "import atexit, sys; from stepe.cli import main; sys.argv[0] = 'stepe'\n"
+    loaded += "atexit.register(lambda: print(*sorted(sys.modules), file=open('loaded.txt', 'w'))); main()"
+    command = [sys.executable, "-c", loaded, "clean", table, "--label", "kind", "--out", "run", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=300)
+    assert (done.returncode, done.stdout) == (0, "run\n"), done.stderr
+    names = Path("loaded.txt").read_text().split()
+    assert "stepe.app.audit" in names
+    assert not {name for name in names if name.partition(".")[0] in {"torch", "torchvision", "timm", "transformers"}}
+    assert not {name for name in names if name.startswith(("stepe.training", "stepe.engine", "stepe.models"))}
 
 
 @pytest.mark.usefixtures("_no_report")
@@ -208,9 +272,22 @@ def test_comparing_is_on_for_bundled_data_and_off_for_peoples_own(call, mine):
     call("clean", "digits", "--epochs", "1", "--out", "a")
     call("clean", "digits", "--epochs", "1", "--no-compare", "--out", "b")
     call("clean", mine, "--epochs", "1", "--rho-max", "0.2", "--out", "c")
-    call("clean", mine, "--epochs", "1", "--rho-max", "0.2", "--compare", "--out", "d")
+    network = ("--judges", "network", "--compare")
+    call("clean", mine, "--epochs", "1", "--rho-max", "0.2", *network, "--out", "d")
     found = {name: sorted(other.method for other in Run(name).others) for name in "abcd"}
     assert found == {"a": ["oracle", "plain"], "b": [], "c": [], "d": ["plain"]}
+    assert {Run(name).method for name in "abcd"} == {"step-e-plus"}
+
+
+@pytest.mark.usefixtures("_no_report")
+def test_judges_are_compared_with_networks_where_that_is_asked_for(call, mine):
+    assert call("clean", mine, "--quiet").code == 0
+    assert Run("runs/mine-1").others == []
+    ended = call("clean", mine, "--epochs", "1", "--rho-max", "0.2", "--compare", "--out", "both")
+    assert ended.code == 0
+    assert (Run("both").method, Run("both").summary.test_accuracy) == ("audit", None)
+    assert [other.method for other in Run("both").others] == ["plain", "step-e-plus"]
+    assert re.findall(r"│ ([\w-]+) +│", ended.out)[:3] == ["plain", "audit", "step-e-plus"]
 
 
 @pytest.mark.usefixtures("_no_report")
@@ -386,6 +463,34 @@ def test_ctrl_c_ends_a_real_process_and_the_printed_command_continues_it(tmp_pat
     assert resumed.code == 0
     assert json.loads(resumed.out)["summary"]["epochs"] == 5
     assert [row["epoch"] for row in Run("runs/digits-1").history] == list(range(5))
+
+
+@pytest.mark.parametrize(
+    ("number", "round_", "words"),
+    [
+        (signal.SIGKILL, 1, ["--features", "a,b"]),
+        (signal.SIGKILL, 2, ["--trusted", "checked", "--holdout", "0.2"]),
+        (signal.SIGKILL, 2, ["--text", "said"]),
+        (signal.SIGINT, 2, []),
+    ],
+)
+def test_judges_that_a_signal_ends_between_rounds_go_on_to_the_same_bits(table, number, round_, words):
+    words = ["clean", table, "--label", "kind", "--quiet", *words]
+    assert spawn(*words, "--out", "whole").code == 0
+    command = [sys.executable, "-c", signalled(number, round_), *words, "--out", "ended"]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=300)
+    assert ended.returncode == (130 if number == signal.SIGINT else -number)
+    assert ended.stdout == ""
+    assert Path("ended/checkpoint", f"round-{round_ - 1}.npz").exists()
+    assert not Run("ended").finished
+    assert spawn("clean", "--resume", "ended", "--quiet") == Ended(0, "ended\n", "")
+    for name in ("history.jsonl", "trace.bin", "model.safetensors", "issues.csv", "preprocessing.json", "cleaned.csv"):
+        assert Path("ended", name).read_bytes() == Path("whole", name).read_bytes(), name
+    assert Run("ended").samples.equals(Run("whole").samples)
+    assert Run("ended").belief.p_right.tobytes() == Run("whole").belief.p_right.tobytes()
+    assert sorted(path.name for path in Path("ended").iterdir()) == sorted(
+        path.name for path in Path("whole").iterdir()
+    )
 
 
 @pytest.mark.usefixtures("_no_report")

@@ -28,9 +28,9 @@ def entries(fates: str, losses: list[float | None], predictions: list[str | None
     ]
 
 
-def told(found: "Explanation") -> str:
+def told(found: "Explanation", *, by_judges: bool = False) -> str:
     console = Console(file=io.StringIO(), width=100, emoji=False)
-    show(found, console)
+    show(found, console, by_judges=by_judges)
     return console.file.getvalue()
 
 
@@ -66,6 +66,20 @@ def test_the_story_says_what_happened():
 def test_a_sample_that_came_back_was_kept_again():
     text = told(Explanation(sample(), entries(".x..", [None, 1.0, 1.0, 1.0], ["a"] * 4)))
     assert "epoch 0: kept\n  epoch 1: dropped\n  epoch 2: kept again\n" in text
+
+
+def test_judges_look_in_rounds_that_count_from_1():
+    losses, guesses = [0.5, 2.0, 1.5, 3.0], ["cat", "dog", "dog", "cow"]
+    found = Explanation(sample(reason="looks like dog"), entries(".xx.", losses, guesses))
+    text = told(found, by_judges=True)
+    assert "the judges say dog (75%)" in text
+    assert "loss by round, 1 to 3\n" in text
+    assert "from 0.500 in round 1 to 1.500 in round 3; 3.000 in the end" in text
+    assert "round 1: kept\n  rounds 2 to 3: dropped\n" in text
+    assert "predicted cat (from round 1), dog (from round 2), cow (in the end)" in text
+    assert "epoch" not in text
+    held_out = told(Explanation(sample(split="test"), []), by_judges=True)
+    assert "it was never learned from" in held_out
 
 
 def test_a_loss_that_is_no_number_at_the_end_is_left_out():

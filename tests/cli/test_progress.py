@@ -87,3 +87,20 @@ def test_a_bar_starts_where_a_resumed_run_stands():
 def test_silence_shows_nothing(capsys, train):
     train(Silent(), epochs=2)
     assert capsys.readouterr() == ("", "")
+
+
+def test_rounds_of_judges_are_lines_or_a_bar_that_ends_with_them():
+    console = Console(file=io.StringIO(), width=200)
+    for number, rate in ((1, 0.25), (2, 0.2)):
+        Lines(console, "audit").round_ended(number, 3, rate)
+    assert console.file.getvalue().splitlines() == [
+        "audit        round 1: 25% of the labels seem wrong",
+        "audit        round 2: 20% of the labels seem wrong",
+    ]
+    bars = Bars(Console(file=io.StringIO(), width=120, force_terminal=True))
+    bar = bars.follow("audit", 0, 1)
+    bar.round_ended(1, 3, 0.25)
+    bar.round_ended(2, 3, 0.2)
+    bars.progress.stop()
+    (task,) = bars.progress.tasks
+    assert (task.description, task.completed, task.total, task.fields["step"]) == ("audit", 2, 3, "round")

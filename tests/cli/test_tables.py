@@ -62,6 +62,11 @@ def test_what_is_not_known_is_a_dash():
     assert cells(comparison([FakeRun("step-e", noise=noise(noisy=0, auroc=None))], ["run"], ""))[0][4] == "-"
 
 
+def test_judges_look_for_suspects_even_where_they_drop_nothing():
+    found = cells(comparison([FakeRun("audit", dropped=0, flagged=2, noise=noise())], ["audit"], ""))
+    assert found == [["audit", "-", "-", "95.0%", "98.7%", "2", "1.2"]]
+
+
 def test_the_oracle_saw_the_clean_labels_so_its_ranking_says_nothing():
     assert cells(comparison([FakeRun("oracle", noise=noise())], ["oracle"], ""))[0][4] == "-"
 
@@ -72,6 +77,12 @@ def test_the_top_suspects_are_printed_as_they_are():
     rows = cells(table)
     assert len(rows) == 10
     assert rows[0] == ["[b]0", "[red]cat", "dog", "50.0%", "0.990", "80% of epochs"]
+
+
+def test_of_suspects_of_judges_nobody_asks_how_often_they_were_dropped():
+    table = suspects(issues(2), dropped=False)
+    assert [column.header for column in table.columns] == ["id", "given", "suggested", "confidence", "suspicion"]
+    assert cells(table)[0] == ["[b]0", "[red]cat", "dog", "50.0%", "0.990"]
 
 
 def test_fewer_suspects_than_places_are_all_shown():

@@ -92,6 +92,16 @@ class Rows:
         return np.arange(len(self.labels)) < len(self.source.labels)
 
     @property
+    def trusted(self) -> npt.NDArray[np.bool_]:
+        """Whether each row's label was checked."""
+        found, n = np.zeros(len(self.labels), dtype=np.bool_), len(self.source.labels)
+        if self.source.trusted is not None:
+            found[:n] = self.source.trusted
+        if self.source.test_trusted is not None:
+            found[n : self.judged] = self.source.test_trusted
+        return found
+
+    @property
     def judged(self) -> int:
         """How many rows have labels to judge; they come first."""
         return len(self.source.labels) + len(self.source.test_labels)
@@ -162,7 +172,6 @@ def _audited(
     follow: Callable[[Round], None],
 ) -> Audit:
     source, n, classes = rows.source, len(rows.labels), rows.source.classes
-    groups, trusted = (_for_all(each, n) for each in (source.groups, source.trusted))
     return audit(
         panel,
         rows.labels,
@@ -171,8 +180,8 @@ def _audited(
         strangers=STRANGERS[kind_of(source)],
         rho_max=rho_max_of(request),
         min_keep=request.min_keep or 0.0,
-        groups=groups,
-        trusted=trusted,
+        groups=_for_all(source.groups, n),
+        trusted=rows.trusted,
         weights=rows.learned.astype(np.float64),
         judged=rows.judged,
         dtype=np.float32 if n * classes > LARGE else np.float64,
@@ -224,10 +233,10 @@ def _config(request: Request, options: dict[str, Any], rows: Rows, evidence: flo
             device="cpu",
             samples=len(source.labels),
             classes=source.classes,
-            inputs=digest(source.x, source.test_x),
+            inputs=digest(source.x, source.test_x, source.unlabelled_x),
             labels=digest(rows.labels),
             probe="judges",
-            trusted=None if source.trusted is None else digest(source.trusted),
+            trusted=digest(rows.trusted) if rows.trusted.any() else None,
             groups=None if source.groups is None else digest(source.groups),
         ),
         class_names=source.class_names,
@@ -258,7 +267,7 @@ def _write(
     belief = with_cut(found.belief, request)
     n = len(source.labels)
     training, held_out = rows_of(belief, slice(0, n)), rows_of(belief, slice(n, rows.judged))
-    folder.end(training.p_right, np.maximum(training.suggestion, 0))
+    folder.end(training.p_right, training.suggestion)
     guess = np.mean([each.view.probability for each in found.rounds], axis=0)
     samples = _samples(rows, found, training, held_out, guess)
     model.write(run)
@@ -366,10 +375,11 @@ def _summary(
 
 
 def with_cut(belief: Belief, request: Request) -> Belief:
-    """Flag as many labels as a person asked for."""
+    """Flag as many labels as a person asked for; one that was checked, never."""
     if request.top is None and request.min_suspicion is None:
         return belief
-    flagged = cut(1 - belief.p_right, top=request.top, min_suspicion=request.min_suspicion)
+    suspicion = np.where(belief.p_right < 1, 1 - belief.p_right, np.nan)
+    flagged = cut(suspicion, top=request.top, min_suspicion=request.min_suspicion)
     return replace(belief, flagged=flagged)
 
 

@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
-from stepe.audit.rounds import Round
+from stepe.audit.rounds import ROUNDS, Round
 from stepe.errors import InputError, RunError
 from stepe.files import TEMPORARY, inside, plain, replacing, reporting, sweep, write_json, write_text
 from stepe.judges.base import Floats, View
@@ -104,7 +104,7 @@ class AuditFolder:
         self._append((made.learned & ~made.kept)[: self._learned], own, made.view.probability.argmax(1))
 
     def _append(self, dropped: npt.NDArray[np.bool_], likely: Floats, prediction: Labels) -> None:
-        if self._trace.fits(len(self._labels)):
+        if self._trace.fits(ROUNDS):
             n = self._learned
             loss = -np.log(np.maximum(likely[:n].astype(np.float64), np.finfo(np.float32).tiny))
             self._trace.append(dropped, loss, prediction[:n])
@@ -114,7 +114,8 @@ def digest(*arrays: Any) -> str:
     """Return a short name for the content of some arrays: other data is noticed."""
     found = hashlib.sha256()
     for array in arrays:
-        found.update(np.ascontiguousarray(array).tobytes())
+        if array is not None:
+            found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()[:16]
 
 

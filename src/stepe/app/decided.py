@@ -48,7 +48,7 @@ class Review:
         known = known_samples(self.run)
         labels = {"train": source.labels.copy(), "test": source.test_labels.copy()}
         status = {split: ["open"] * len(labels[split]) for split in labels}
-        trusted = np.zeros(len(source.labels), dtype=bool)
+        trusted = {split: np.zeros(len(labels[split]), dtype=bool) for split in labels}
         for key, decision in self.decisions.items():
             split, index = places.find(key, known[key], self.run)
             self._check(source, int(labels[split][index]), known[key], decision)
@@ -56,14 +56,14 @@ class Review:
             if decision.label is None:
                 continue
             labels[split][index] = source.class_names.index(decision.label)
-            if split == "train":
-                trusted[index] = True
+            trusted[split][index] = True
         truth = _truth(source, labels["train"])
         return replace(
             source,
             labels=labels["train"],
             test_labels=labels["test"],
-            trusted=trusted if source.trusted is None else trusted | source.trusted,
+            trusted=trusted["train"] if source.trusted is None else trusted["train"] | source.trusted,
+            test_trusted=trusted["test"] if source.test_trusted is None else trusted["test"] | source.test_trusted,
             names=_named(source.names, source.labels, source.class_names, status["train"]),
             test_names=_named(source.test_names, source.test_labels, source.class_names, status["test"]),
             truth=truth,

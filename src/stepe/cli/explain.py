@@ -8,6 +8,7 @@ from rich.console import Console
 
 from stepe.cli.messages import as_it_is
 from stepe.cli.runs import RunArgument, open_run
+from stepe.run.record import AUDIT
 
 if TYPE_CHECKING:
     from stepe.run.explanation import Explanation
@@ -21,53 +22,63 @@ def explain(
     sample_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the sample, as in issues.csv.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
-    """Show what happened to one sample: its loss by epoch, when it was dropped, what the model makes of it."""
+    """Show what happened to one sample: its loss by epoch or round, when it was dropped, what it looks like."""
     from stepe.run.explanation import explain_sample
 
-    found = explain_sample(open_run(run), sample_id)
+    opened = open_run(run)
+    found = explain_sample(opened, sample_id)
     if as_json:
         sample = {key: value.item() if hasattr(value, "item") else value for key, value in found.sample.items()}
         typer.echo(json.dumps({"sample": sample, "epochs": found.entries}, default=str))
         return
-    show(found, Console(emoji=False))
+    show(found, Console(emoji=False), by_judges=opened.method == AUDIT)
 
 
-def show(found: "Explanation", console: Console) -> None:
-    """Print what is known about a sample, its losses as a small chart, and what became of it."""
+def show(found: "Explanation", console: Console, *, by_judges: bool = False) -> None:
+    """Print what is known about a sample, its losses as a small chart, and what became of it.
+
+    Judges look in rounds, which count from 1 as in their progress; and what they say together comes last.
+    """
     sample = found.sample
     given, suggested = sample["given_label"], sample["suggested_label"]
     verdict = "flagged: the label looks wrong" if sample["flagged"] else "not flagged"
     console.print(as_it_is(f"Sample {sample['id']} (row {sample['row']}, {sample['split']})", "bold"))
     console.print(as_it_is(f"  given label    {given}"))
     said = f"{suggested} ({sample['suggestion_confidence']:.0%})" if suggested else "nothing"
-    console.print(as_it_is(f"  the model says {said}"))
+    console.print(as_it_is(f"  {'the judges say' if by_judges else 'the model says'} {said}"))
     console.print(as_it_is(f"  suspicion      {sample['suspicion']:.3f}, {verdict}"))
     if sample["flagged"]:
         console.print(as_it_is(f"  why            {sample['reason']}"))
     if not found.entries:
-        held_out = "A held-out sample: it was never trained on, so it has no history."
+        learned = "learned from" if by_judges else "trained on"
+        held_out = f"A held-out sample: it was never {learned}, so it has no history."
         console.print(f"  {held_out if sample['split'] != 'train' else 'This run kept no trace of its samples.'}")
         return
     losses = [entry["loss"] for entry in found.entries[:-1]]
     marks = [DROPPED if entry["dropped"] else KEPT for entry in found.entries[:-1]]
-    console.print(f"\n  loss by epoch, 0 to {len(losses) - 1} (blank: not probed)", highlight=False)
+    unit, first = ("round", 1) if by_judges else ("epoch", 0)
+    blank = "" if by_judges else " (blank: not probed)"
+    console.print(f"\n  loss by {unit}, {first} to {len(losses) - 1 + first}{blank}", highlight=False)
     console.print(as_it_is(f"  {chart(losses)}"))
     console.print(as_it_is(f"  {''.join(marks)}"))
     console.print(as_it_is(f"  ({DROPPED} dropped, {KEPT} kept)"))
-    known = [(epoch, loss) for epoch, loss in enumerate(losses) if loss is not None]
+    known = [(epoch, loss) for epoch, loss in enumerate(losses, first) if loss is not None]
     if known:
-        (first, early), (last, late) = known[0], known[-1]
+        (start, early), (last, late) = known[0], known[-1]
         final = found.entries[-1]["loss"]
         outcome = "" if final is None else f"; {final:.3f} in the end"
-        console.print(f"  from {early:.3f} in epoch {first} to {late:.3f} in epoch {last}{outcome}", highlight=False)
+        console.print(f"  from {early:.3f} in {unit} {start} to {late:.3f} in {unit} {last}{outcome}", highlight=False)
     console.print()
     for dropped, start, end in found.spans:
         what = "dropped" if dropped else ("kept again" if start in found.readmissions else "kept")
-        when = f"epoch {start}" if end == start else f"epochs {start} to {end}"
+        when = f"{unit} {start + first}" if end == start else f"{unit}s {start + first} to {end + first}"
         console.print(f"  {when}: {what}", highlight=False)
     guesses = changes([entry["prediction"] for entry in found.entries])
     if guesses:
-        told = ", ".join(f"{guess} (from epoch {epoch})" for epoch, guess in guesses[-6:])
+        told = ", ".join(
+            f"{guess} ({'in the end' if by_judges and epoch == len(losses) else f'from {unit} {epoch + first}'})"
+            for epoch, guess in guesses[-6:]
+        )
         console.print(as_it_is(f"\n  predicted {told}"))
 
 

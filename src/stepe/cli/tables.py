@@ -6,6 +6,7 @@ from rich.table import Table
 
 from stepe.app.run import Run
 from stepe.cli.messages import as_it_is
+from stepe.run.record import AUDIT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,13 +23,14 @@ def comparison(runs: list[Run], names: list[str], title: str) -> Table:
         summary = run.summary
         noise = summary.noise
         drops = bool(summary.dropped)
+        looks_for_suspects = drops or run.method == AUDIT
         table.add_row(
             name,
             percent(summary.test_accuracy),
             percent(noise.dropped.f1) if noise and drops else "-",
-            percent(noise.flagged.f1) if noise and drops else "-",
+            percent(noise.flagged.f1) if noise and looks_for_suspects else "-",
             percent(noise.auroc) if noise and noise.noisy and run.method != "oracle" else "-",
-            str(summary.flagged) if drops else "-",
+            str(summary.flagged) if looks_for_suspects else "-",
             f"{summary.seconds:.1f}",
         )
     return table

@@ -100,6 +100,8 @@ class Source:
     """length of a run where nobody says, in which networks train as in the experiments; ``None``: by the data"""
     trusted: npt.NDArray[np.bool_] | None = None
     """whether each label was checked"""
+    test_trusted: npt.NDArray[np.bool_] | None = None
+    """the same of the held-out ones, which judges judge as well"""
     groups: Integers | None = None
     """one integer a sample, for the floor below which none is dropped"""
     unlabelled_x: Array | None = None
@@ -324,6 +326,7 @@ def from_collection(
         mean=tuple(encoder.mean) if isinstance(encoder, ImageEncoder) else None,
         std=tuple(encoder.std) if isinstance(encoder, ImageEncoder) else None,
         trusted=None if collection.trusted is None else np.asarray(collection.trusted, dtype=bool)[train],
+        test_trusted=None if tested.trusted is None else np.asarray(tested.trusted, dtype=bool)[test],
         groups=None if collection.groups is None else group_numbers([collection.groups[i] for i in train]),
         unlabelled_x=encoder.encode(collection.take(unlabelled)) if len(unlabelled) else None,
         unlabelled_names=collection.names(unlabelled, "unlabelled") if len(unlabelled) else None,

@@ -13,6 +13,7 @@ from stepe.review.precision import Precision, seconds_each
 from stepe.review.sample import sample_order, sampled
 from stepe.run.decisions import Action, Decision, Key, Origin, verdict_on
 from stepe.run.folder import RunFolder
+from stepe.run.record import AUDIT
 
 SPLIT = "train"
 """the only samples that are reviewed: held-out ones are never flagged"""
@@ -103,7 +104,8 @@ class Suspects:
     def _detail(self, suspect: Suspect) -> dict[str, Any]:
         predictions = self._predictions(suspect)
         agreeing, probes = predictions[suspect.suggested], predictions.total()
-        often = f", as in {agreeing} of {probes} epochs" if suspect.suggested >= 0 and agreeing and probes > 1 else ""
+        unit = "rounds" if self.run.method == AUDIT else "epochs"
+        often = f", as in {agreeing} of {probes} {unit}" if suspect.suggested >= 0 and agreeing and probes > 1 else ""
         classes = {suspect.given, suspect.suggested} - {-1}
         return {
             "id": suspect.id,

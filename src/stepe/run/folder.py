@@ -144,12 +144,12 @@ class RunFolder:
     def flags(self, top: int | None = None, min_suspicion: float | None = None) -> "pd.Series[bool]":
         """Say of every sample whether it is flagged: by the run or, where a person cuts elsewhere, by that.
 
-        Held-out samples never are: models of the others judged them, on a scale of their own.
+        Held-out samples never are by such a cut, and nor is a label that was checked, which is not suspicious at all.
         """
         samples = self.samples
         if top is None and min_suspicion is None:
             return samples["flagged"].astype(bool)
-        judged = samples["suspicion"].where(samples["split"] == "train")
+        judged = samples["suspicion"].where((samples["split"] == "train") & (samples["suspicion"] > 0))
         return judged.notna() & cut(judged, top=top, min_suspicion=min_suspicion)
 
     def suspects(self, top: int | None = None, min_suspicion: float | None = None) -> "pd.DataFrame":
