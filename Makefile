@@ -10,7 +10,7 @@ unexport PYTHONHOME PYTHONPATH
 .NOTPARALLEL:
 
 help:
-	@echo 'make demo         install the package in .venv and clean the digits dataset (ARGS="..." for more options)'
+	@echo 'make demo         install the package in .venv, audit digits, train networks beside (ARGS="..." for more options)'
 	@echo 'make test         lint, type check and tests (ARGS="-k name" goes to pytest)'
 	@echo 'make lint         lint and type check alone'
 	@echo 'make format       put the code into its standard form'
@@ -20,7 +20,7 @@ help:
 
 demo:
 	@sh tools/setup.sh core
-	$(PY) -m stepe clean digits $(ARGS)
+	$(PY) -m stepe clean digits --compare $(ARGS)
 
 test: lint
 	$(PY) -m pytest -n auto --dist loadfile -q $(ARGS)

@@ -30,7 +30,7 @@ MODULE = re.compile(r"`((?:\w+/)*\w+\.py)`")
 INTEGRATIONS = sorted((ROOT / "docs" / "integrations").glob("*.md"))
 
 
-@pytest.mark.parametrize(("name", "document"), [("digits", "README.md"), ("scale", "docs/scale.md")])
+@pytest.mark.parametrize(("name", "document"), [("digits", "docs/methods.md"), ("scale", "docs/scale.md")])
 def test_documents_show_the_tables_of_the_benchmarks_as_measured(name, document):
     spec = importlib.util.spec_from_file_location(f"{name}_benchmark", ROOT / "benchmarks" / f"{name}.py")
     benchmark = importlib.util.module_from_spec(spec)
@@ -57,7 +57,6 @@ def test_how_well_the_noise_rate_is_found_out_is_shown_as_measured(monkeypatch):
     [
         ("table", RESEARCH / "versus-cleanlab.md"),
         ("overview", RESEARCH / "versus-cleanlab.md"),
-        ("overview", ROOT / "README.md"),
     ],
 )
 def test_what_stepe_finds_beside_cleanlab_is_shown_as_measured(table, document, monkeypatch):
@@ -241,11 +240,35 @@ def test_the_papers_tables_are_those_of_the_result_files(tmp_path):
         assert path.read_text(encoding="utf-8") == (results / "tables" / path.name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["main", "cifar-stem"])
-def test_the_readme_shows_the_papers_backbone_and_the_usual_one_as_written(name):
+def lines_of_table(name: str) -> list[str]:
+    """Return the lines of a table of the paper."""
     lines = (ROOT / "results" / "paper" / "tables" / f"{name}.md").read_text(encoding="utf-8").splitlines()
-    table = "\n".join(line for line in lines if line.startswith("|"))
-    assert table in (ROOT / "README.md").read_text(encoding="utf-8")
+    return [line for line in lines if line.startswith("|")]
+
+
+def test_the_readme_shows_the_papers_backbone_and_the_usual_one_as_written():
+    page = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert " ".join(lines_of_table("main")) in page
+    cells = [[cell.strip() for cell in line.split("|")] for line in lines_of_table("cifar-stem")]
+    stems = {name: f"{imagenet}% to {cifar}%" for _, name, imagenet, cifar, *_ in cells}
+    assert f"Step-E goes from {stems['Step-E']}, plain training from {stems['Baseline']}, clean labels from" in page
+    assert f"clean labels from {stems['Oracle (clean labels)']} (seed 42)" in page
+
+
+def test_the_runs_of_your_data_are_shown_as_they_were():
+    results = json.loads((ROOT / "results" / "shown-runs.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "your-data.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\$ (.+)\n((?:.*\n)+?)```", page, re.MULTILINE)
+    assert shown
+    assert all(results["outputs"][command] == output.rstrip("\n") for command, output in shown)
+    found, similar = results["vehicles"], {"opel", "saab"}
+    pairs = sum(count for given, suggested, count in found["flagged_right"] if {given, suggested} == similar)
+    right = found["flagged"] - found["flagged_wrong"]
+    said = " ".join(page.split())
+    assert f"a table of {found['rows']} vehicles in four classes. {found['wrong']} labels were changed" in said
+    assert f"{found['flagged_wrong']} of the {found['flagged']} flagged labels are among the {found['wrong']}" in said
+    assert f"Of the other {right}, {pairs} are an *opel* that looks like a *saab*" in said
+    assert f"Of the {found['wrong']} wrong labels of that table {found['wrong_after_relabelling']} are left" in said
 
 
 def test_the_ladder_of_speeds_is_the_measured_one():

@@ -585,7 +585,7 @@ def test_make_demo_sets_the_core_up_and_cleans_the_digits(machine: Machine, make
     assert result.returncode == 0, result.stderr
     assert machine.pip_calls()[0][-1] == "."
     last = machine.log()[-1]
-    assert (last["python"], last["what"]) == (".venv", ["stepe", "clean", "digits", "--seed", "1"])
+    assert (last["python"], last["what"]) == (".venv", ["stepe", "clean", "digits", "--compare", "--seed", "1"])
     assert "PYTHONPATH" not in last["env"]
 
 
