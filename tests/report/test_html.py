@@ -140,23 +140,6 @@ def test_an_estimate_is_stated_with_its_range_and_where_the_flags_are(digits_run
         assert said == f"About 8% of 1,438 labels look wrong (6–10%); 961 flagged{clause}."
 
 
-@pytest.mark.parametrize(
-    ("flagged", "said"),
-    [
-        (961, "How many of 1,438 labels are wrong cannot be told (2–90%); 961 flagged"),
-        (0, "How many of 1,438 labels are wrong cannot be told (2–90%); none stands out."),
-    ],
-)
-def test_a_range_that_says_nothing_states_no_rate(flagged: int, said: str, digits_run: Run, tmp_path: Path) -> None:
-    path = copied(digits_run, tmp_path / "run")
-    rate = {"rate": 0.4, "low": 0.02, "high": 0.9, "unrelated": 0.0}
-    (path / "summary.json").write_text(
-        json.dumps(digits_run.summary.to_json() | {"noise_rate": rate, "flagged": flagged})
-    )
-    assert headline(Run(path)).startswith(said)
-    assert "About 40%" not in render(Run(path))
-
-
 def test_one_label_looks_and_none_looks(digits_run: Run, tmp_path: Path) -> None:
     path = copied(digits_run, tmp_path / "run")
     for flagged, said in (
@@ -281,7 +264,7 @@ def test_features_are_shown_by_their_id_alone(features_run: Run, features_page: 
 def test_texts_and_rows_are_shown_as_they_were_given(kind: str, layout: dict[str, str], tmp_path: Path) -> None:
     frame = pd.DataFrame({"words": [f"<i>{'cat' if i % 2 else 'dog'}</i> {i % 7}" for i in range(80)], "size": "1 < 2"})
     label = np.where(np.arange(80) % 8 == 0, "cat", np.where(np.arange(80) % 2, "cat", "dog"))
-    options = {"rho_max": 0.2, "probe": "in-sample", "epochs": 8, "device": "cpu"}
+    options = {"rho_max": 0.2, "probe": "in-sample", "epochs": 20, "device": "cpu"}
     run = stepe.clean(frame.assign(label=label), label="label", out=tmp_path / "run", **options, **layout)
     page = Page(render(run))
     (tiles,) = [block for block in page.all("ol") if "tiles" in str(block["class"])]

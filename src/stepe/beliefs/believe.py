@@ -17,7 +17,7 @@ from stepe.beliefs.belief import Belief
 from stepe.beliefs.noise_model import Bools, Floats, Labels, NoiseModel, undone
 from stepe.beliefs.parts import in_parts
 from stepe.beliefs.rate import Rate
-from stepe.beliefs.signal import hardly_recognised, has_signal
+from stepe.beliefs.signal import recognised_classes
 
 FLAGGED = 0.5
 """labels more suspicious than this are pointed out: they are more likely wrong than right"""
@@ -41,6 +41,7 @@ def believe(
     evidence: float = 1.0,
     trusted: Bools | None = None,
     learned: Bools | None = None,
+    recognised: Bools | None = None,
 ) -> Belief:
     """Say of each label how likely it is right, and of all of them how many are wrong.
 
@@ -54,6 +55,8 @@ def believe(
         trusted: of each row, whether its label was checked: it is right.
         learned: of each row, whether guesses were learned from its label too; by default all were. These rows tell how
             labels go wrong, and how many; all are judged by it.
+        recognised: of each class, whether its rows are told from others, where that was seen before; none is where rows
+            tell nothing at all. By default the first look says.
 
     >>> guesses = np.array([[0.98, 0.02]] * 50 + [[0.02, 0.98]] * 50)
     >>> belief = believe([0] * 45 + [1] * 55, guesses)
@@ -69,10 +72,8 @@ def believe(
     if len(looks) > 1:
         rates.append(Grounds.of(labels, looks[:-1], learned).p_right(evidence))
 
-    signal = has_signal(labels[taught], looks[0][taught])
-    recognised = np.full(looks[0].shape[1], signal)
-    if signal:
-        recognised[hardly_recognised(labels[taught], looks[0][taught])] = False
+    if recognised is None:
+        recognised = recognised_classes(labels[taught], looks[0][taught])
     doubt = np.where(recognised[labels], 1.0, FLAGGED)  # halved, it never flags
     checked = np.zeros(len(labels), dtype=np.bool_) if trusted is None else trusted
 
@@ -89,7 +90,7 @@ def believe(
         confidence=confidence,
         recognised=recognised,
         flagged=p_right < 1 - FLAGGED,
-        has_signal=signal,
+        has_signal=bool(recognised.any()),
         evidence=evidence,
     )
 

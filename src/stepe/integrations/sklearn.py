@@ -35,7 +35,6 @@ from stepe.beliefs.names import Names
 from stepe.beliefs.rate import Rate
 from stepe.data.encoders import FeatureEncoder
 from stepe.errors import InputError
-from stepe.evidence.believe import training_table
 from stepe.loop.ledger import Ledger
 from stepe.loop.randomness import Stream, seeded
 from stepe.methods import StepwiseElimination, Task, make_method
@@ -46,6 +45,7 @@ from stepe.models.sparse import SparseMLP
 from stepe.samples.sparse import SparseSamples, SparseScale, entries
 from stepe.training.building import check_trusted, cross_entropy, find_device
 from stepe.training.fit import begin
+from stepe.training.issues import training_table
 from stepe.training.judging.auto import AUTO
 from stepe.training.judging.folds import Folds
 from stepe.training.rounds import MEMORY, Floats, Member, Rounds

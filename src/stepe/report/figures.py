@@ -251,7 +251,7 @@ def noise_range(run: "RunFolder") -> Drawing | None:
         axes.plot(estimate.rate, rows["estimated"], "o", color=KEPT, markersize=8)
         shares["estimated"] = estimate.rate
         span = f"{percent(estimate.low)} to {percent(estimate.high)}"
-        values["estimated"] = [("estimated wrong", percent(estimate.rate)), ("90% range", span)]
+        values["estimated"] = [("estimated wrong", percent(estimate.rate)), ("range", span)]
     for name, colour in (("wrong", INK), ("flagged", DROPPED), ("dropped", DROPPED)):
         if name in shares:
             axes.barh(rows[name], shares[name], 0.5, color=colour, alpha=0.45 if name == "dropped" else 0.85)

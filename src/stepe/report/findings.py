@@ -28,10 +28,8 @@ def headline(run: "RunFolder") -> str:
         return f"{_capital(run.method)} ends with all {n:,} labels kept, so it does not say which look wrong."
     if estimate is not None and estimate.is_unknown:
         return f"Too little was learned to say which of the {n:,} labels look wrong."
-    if estimate is not None and (estimate.is_vague or estimate.rate >= 0.005):
+    if estimate is not None and estimate.rate >= 0.005:
         about = f"About {estimate.rate:.0%} of {n:,} labels look wrong ({span(estimate)})"
-        if estimate.is_vague:
-            about = f"How many of {n:,} labels are wrong cannot be told ({span(estimate)})"
         return f"{about}; {flagged:,} flagged{_where(run)}." if flagged else f"{about}; none stands out."
     if not flagged:
         return f"None of the {n:,} labels looks wrong."
@@ -99,9 +97,7 @@ def hardly_recognised(run: "RunFolder") -> str:
 def _caution(estimate: Rate) -> str:
     if estimate.is_unknown:
         return "Give it more epochs, or more data."
-    if estimate.is_vague:
-        return "The range is the 90% one. The model explains too few of the labels."
-    return "The range is the 90% one. A model's own mistakes can pass for wrong labels."
+    return "A model's own mistakes can pass for wrong labels."
 
 
 def who_judged(run: "RunFolder") -> str:

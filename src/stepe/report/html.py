@@ -251,7 +251,7 @@ def charts(run: "RunFolder", others: "list[RunFolder]") -> Iterator[Chart]:
     yield from _chart(
         "noise",
         "How many labels are wrong",
-        ("The bar around the estimate is its 90% range. " if estimate else "")
+        ("The bar around the estimate is its range. " if estimate else "")
         + "Dropping is cautious and goes further than the noise; a flag says that the model doubts the label.",
         f"Bar chart of shares of the training labels: {share(run.summary.flagged / n)} flagged{known}.",
         figures.noise_range(run),
