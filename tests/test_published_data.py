@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import stepe
+from stepe.beliefs.believe import believe
 from stepe.beliefs.confident import prunable
 from stepe.data.source import Source, open_source
-from stepe.evidence.noise_rate import estimate_rate
 from stepe.judges.neighbours import nearest
 from stepe.loop.metrics import auroc
 from stepe.options.layout import Layout
@@ -103,7 +103,7 @@ def test_ready_probabilities_give_a_list_and_a_rate_near_the_truth(labels, netwo
     pruned = prunable(probability, given)
     assert wrong[pruned].mean() > 0.7
     assert pruned[wrong].mean() > 0.5
-    rate = estimate_rate(torch.from_numpy(probability), torch.from_numpy(given))
+    rate = believe(given, probability, evidence=0.5).rate
     assert rate.low <= wrong.mean() <= rate.high
     assert rate.rate == pytest.approx(wrong.mean(), abs=0.06)
 

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 
 from command import Ended
 from stepe import Run
+from stepe.beliefs.belief import Belief
+from stepe.loop.ledger import JudgedBy, Ledger
+from stepe.methods.parts.guesses import Guesses
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +125,12 @@ def test_a_pipeline_can_refuse_a_bad_batch(call, monkeypatch):
     quick = "clean films.csv --label stars --text review --rho-max 0.3 --warmup 1 --epochs 3 -q"
     assert call(f"{quick} --out fine --fail-above 1")[0] == 0
     share = Run("fine").summary.flagged / Run("fine").summary.samples
-    monkeypatch.setattr("stepe.evidence.believe.flags", lambda posterior, ledger, labels, known: ledger["dropped"])
+    believe = Guesses.believe
+
+    def flag_what_is_dropped(guesses: Guesses, ledger: Ledger, judged_by: JudgedBy) -> Belief:
+        return replace(believe(guesses, ledger, judged_by), flagged=ledger["dropped"].numpy())
+
+    monkeypatch.setattr(Guesses, "believe", flag_what_is_dropped)
     code, out, err = call(f"{quick} --out bad --fail-above 0.05")
     assert (code, out) == (3, "bad\n")
     assert "of the labels look wrong, more than the 5.0% that --fail-above allows" in err

@@ -259,10 +259,10 @@ def test_issues_before_any_probe_are_an_error(data, model):
 def test_without_a_rate_it_is_found_out(data, make_model):
     cleaner = StepE(data, epochs=8, warmup=3)
     train(cleaner, cleaner.loader(batch_size=BATCH), make_model())
-    estimate = cleaner.method.automatic.estimate
-    assert estimate is not None
-    assert 0 <= estimate.low <= estimate.rate <= estimate.high <= 1
-    assert cleaner.method.dropping.rho_max == estimate.rho_max > 0
+    found = cleaner.method.make_belief(cleaner.ledger).found_rate
+    assert found is not None
+    assert 0 <= found.low <= found.rate <= found.high <= 1
+    assert 0 < cleaner.method.dropping.rho_max <= found.high
     assert StepE(data, epochs=EPOCHS, noise_rate=0.2).method.dropping.rho_max == pytest.approx(0.25)
 
 

@@ -272,7 +272,7 @@ def test_a_stream_can_find_its_rate_out():
     _, y = clouds()
     cleaner = StepE(N, labels=y, epochs=8, warmup=3)
     stream_loop(cleaner, network())
-    assert cleaner.method.automatic.estimate is not None
+    assert cleaner.method.make_belief(cleaner.ledger).found_rate is not None
 
 
 def test_a_sample_that_did_not_come_is_as_it_was():

@@ -11,12 +11,12 @@ from torch.utils.data import Dataset
 import stepe
 from stepe import InputError, StepE, Truth
 from stepe.beliefs.names import Names, given_names
-from stepe.evidence.believe import held_out_table
 from stepe.loop.labels import LARGE, kind_of, read_marks, with_residuals
 from stepe.loop.ledger import Observation
 from stepe.loop.task import Task
 from stepe.methods import METHODS
 from stepe.training.building import Silent, Training
+from stepe.training.issues import held_out_table
 from stepe.training.session import Row
 
 HUBER = partial(F.huber_loss, reduction="none")

@@ -265,7 +265,7 @@ def test_features_are_shown_by_their_id_alone(features_run: Run, features_page: 
 def test_texts_and_rows_are_shown_as_they_were_given(kind: str, layout: dict[str, str], tmp_path: Path) -> None:
     frame = pd.DataFrame({"words": [f"<i>{'cat' if i % 2 else 'dog'}</i> {i % 7}" for i in range(80)], "size": "1 < 2"})
     label = np.where(np.arange(80) % 8 == 0, "cat", np.where(np.arange(80) % 2, "cat", "dog"))
-    options = {"rho_max": 0.2, "probe": "in-sample", "epochs": 8, "device": "cpu"}
+    options = {"rho_max": 0.2, "probe": "in-sample", "epochs": 20, "device": "cpu"}
     run = stepe.clean(frame.assign(label=label), label="label", out=tmp_path / "run", **options, **layout)
     page = Page(render(run))
     (tiles,) = [block for block in page.all("ol") if "tiles" in str(block["class"])]

@@ -12,7 +12,7 @@ from stepe.errors import RunError
 from stepe.run.saved_belief import FILE, read_belief, write_belief
 
 BELIEF = Belief(
-    rate=Rate(0.1, 0.05, 0.2, 0.01),
+    rate=Rate(0.1, 0.05, 0.2),
     rate_was_found=True,
     noise=np.array([[0.9, 0.1], [np.nan, np.nan]]),
     p_right=np.array([0.9, np.nan, 0.1], dtype=np.float32),

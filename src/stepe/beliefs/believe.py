@@ -18,7 +18,7 @@ from stepe.beliefs.noise_model import NOBODY, Bools, Floats, Labels, NoiseModel,
 from stepe.beliefs.outside import outside
 from stepe.beliefs.parts import in_parts
 from stepe.beliefs.rate import UNKNOWN, Rate
-from stepe.beliefs.signal import hardly_recognised, has_signal, rare_classes
+from stepe.beliefs.signal import rare_classes, recognised_classes
 
 FLAGGED = 0.5
 """labels more suspicious than this are pointed out: they are more likely wrong than right"""
@@ -43,6 +43,7 @@ def believe(
     strangers: float = 0.0,
     trusted: Bools | None = None,
     learned: Bools | None = None,
+    recognised: Bools | None = None,
 ) -> Belief:
     """Say of each label how likely it is right, and of all of them how many are wrong.
 
@@ -58,6 +59,8 @@ def believe(
         trusted: of each row, whether its label was checked: it is right.
         learned: of each row, whether guesses were learned from its label too; by default all were. These rows tell how
             labels go wrong, and how many; all are judged by it.
+        recognised: of each class, whether its rows are told from others, where that was seen before; none is where rows
+            tell nothing at all. By default the first look says.
 
     >>> guesses = np.array([[0.98, 0.02]] * 50 + [[0.02, 0.98]] * 50)
     >>> belief = believe([0] * 45 + [1] * 55, guesses)
@@ -80,12 +83,12 @@ def believe(
         each = [np.where(checked, 1.0, 1 - doubt * (1 - right)) for right in (p_right, *others)]
         return each[0], _range_of([float(1 - right[taught].mean()) for right in each], int(np.count_nonzero(taught)))
 
-    signal = has_signal(labels[taught], looks[0][taught])
-    recognised = np.full(looks[0].shape[1], signal)
-    if signal:
-        recognised[hardly_recognised(labels[taught], looks[0][taught])] = False
+    if recognised is None:
+        recognised = recognised_classes(labels[taught], looks[0][taught])
+    signal = bool(recognised.any())
     right, rate = settled(recognised)
     if rate.low == 0:  # where nothing need be wrong, being rare is no reason to be called so
+        recognised = recognised.copy()
         recognised[rare_classes(labels[taught], len(recognised))] = False
         right, rate = settled(recognised)
     return Belief(

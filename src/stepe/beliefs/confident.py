@@ -1,7 +1,7 @@
 """Confident learning: which labels to prune, from probabilities of models that never saw them (Northcutt et al., 2021).
 
 What ``cleanlab.filter.find_label_issues`` finds with its defaults (``prune_by_noise_rate``), written anew and tested
-equal to it. The confident joint is its variant, too: that of :mod:`stepe.evidence.noise_rate` settles ties otherwise.
+equal to it. The confident joint is its variant, too: that of :mod:`stepe.beliefs.noise_model` settles ties otherwise.
 """
 
 import numpy as np

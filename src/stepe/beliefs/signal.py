@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stepe.beliefs.noise_model import Floats, Labels
+from stepe.beliefs.noise_model import Bools, Floats, Labels
 
 SURELY = 1.64
 """standard errors by which guesses must beat the frequencies of the classes: chance does so once in twenty times"""
@@ -12,7 +12,7 @@ AT_LEAST, SHARE = 10, 0.25
 """of a rare class, so many rows are looked at, or this share of its labels: those likeliest to be of it"""
 RECOGNISED = 2 / 3
 """share of them that must carry its label"""
-TINY = 1e-9
+TINY, CLOSE = 1e-9, 1e-6
 
 
 def has_signal(labels: Labels, guess: Floats) -> bool:
@@ -25,7 +25,16 @@ def has_signal(labels: Labels, guess: Floats) -> bool:
     rows = np.arange(len(labels))
     frequency = np.bincount(labels, minlength=guess.shape[1]) / len(labels)
     gain = np.log(np.maximum(guess[rows, labels], TINY)) - np.log(frequency[labels])
-    return bool(gain.mean() > SURELY * gain.std() / np.sqrt(len(gain)) + TINY)
+    return bool(gain.mean() > SURELY * gain.std() / np.sqrt(len(gain)) + CLOSE)
+
+
+def recognised_classes(labels: Labels, guess: Floats) -> Bools:
+    """Say of each class whether its labels can be called wrong: none's, where guesses explain no labels at all."""
+    signal = has_signal(labels, guess)
+    recognised = np.full(guess.shape[1], signal)
+    if signal:
+        recognised[hardly_recognised(labels, guess)] = False
+    return recognised
 
 
 def hardly_recognised(labels: Labels, guess: Floats) -> list[int]:

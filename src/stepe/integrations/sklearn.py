@@ -38,14 +38,13 @@ from stepe.beliefs.names import Names
 from stepe.beliefs.rate import Rate
 from stepe.data.encoders import FeatureEncoder
 from stepe.errors import InputError
-from stepe.evidence.believe import past_of
-from stepe.evidence.noise_rate import rho_max_from_rate
 from stepe.judges.base import Floats
 from stepe.judges.blocks import Blocks
 from stepe.judges.folds import InFolds, probabilities, seeded_clone
 from stepe.loop.ledger import Ledger
 from stepe.loop.randomness import Stream, seeded
 from stepe.methods import make_method
+from stepe.methods.defaults import rho_max_from_rate
 from stepe.methods.doors import DEFAULT_METHOD, Door, announce_method
 from stepe.methods.eliminating import Eliminating
 from stepe.models.mlp import MLP
@@ -53,6 +52,7 @@ from stepe.models.sparse import SparseMLP
 from stepe.samples.sparse import SparseSamples, SparseScale, entries
 from stepe.training.building import check_trusted, find_device
 from stepe.training.fit import begin
+from stepe.training.issues import past_of
 from stepe.training.judging.folds import Folds
 
 if TYPE_CHECKING:

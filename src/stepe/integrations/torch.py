@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from stepe.errors import InputError, RunError
-from stepe.evidence.believe import training_table
 from stepe.integrations.loader import PlannedLoader, PlanSampler, check_chance, take_weights
 from stepe.integrations.probing import AskedJudge, BatchForward, Probing, ask
 from stepe.integrations.training_losses import TrainingLosses
@@ -60,6 +59,7 @@ from stepe.training.building import (
     count_classes,
     cross_entropy,
 )
+from stepe.training.issues import training_table
 from stepe.training.session import Row, Session
 
 if TYPE_CHECKING:

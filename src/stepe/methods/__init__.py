@@ -1,7 +1,7 @@
 """The methods by name: each a file, named after its paper, and a line in ``METHODS``.
 
 To add one, write the file and the line; the contract suite picks it up. May import ``loop``, ``samples``, ``models``,
-``beliefs``, ``evidence`` and ``options``; a method knows no engine and no file.
+``beliefs`` and ``options``; a method knows no engine and no file.
 """
 
 from collections.abc import Mapping

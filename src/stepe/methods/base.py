@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from stepe.beliefs.belief import Belief
 from stepe.errors import InputError
-from stepe.evidence.believe import believe
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
 from stepe.loop.selection import protect, select
 from stepe.loop.task import Batch, Forward, Task, View
+from stepe.methods.parts.contradiction import believe_contradictions
 from stepe.options import check_fields, check_names
 
 
@@ -145,7 +145,7 @@ class Method(ABC):
 
     def make_belief(self, ledger: Ledger) -> Belief:
         """Make the belief of what the ledger remembers."""
-        return believe(ledger, self.task)
+        return believe_contradictions(ledger, self.task)
 
     def findings(self) -> dict[str, Any]:
         """Return what was found out about the run itself, for the summary, as JSON values."""

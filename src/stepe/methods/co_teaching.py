@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from stepe.beliefs.belief import Belief
 from stepe.beliefs.rate import CAP_OF_ESTIMATE, Rate
 from stepe.errors import InputError
-from stepe.evidence.believe import believe
-from stepe.evidence.noise_rate import estimate_rate
 from stepe.loop.ledger import Ledger, Observation, read_rows
 from stepe.loop.plan import Plan
-from stepe.loop.probe import check_losses
+from stepe.loop.probe import among_classes, check_losses
 from stepe.loop.randomness import Stream
 from stepe.loop.schedule import check_drop_fraction, default_warmup
 from stepe.loop.task import Batch, Forward, Task
+from stepe.methods.parts.contradiction import believe_contradictions
+from stepe.methods.parts.guesses import believe_guess
 from stepe.methods.plain import Plain
 from stepe.models.pair import Pair, redrawn
 from stepe.options import Option
@@ -100,7 +100,8 @@ class CoTeaching(Plain):
             return
         if seen.probability is None:
             raise InputError("rho_max='auto' needs logits of shape (batch, classes); give rho_max as a number")
-        self._estimate = estimate_rate(seen.probability, self.task.labels)
+        guess = among_classes(seen.probability, self.task.classes)
+        self._estimate = believe_guess(self.task, guess, seen.judged_by).rate
         self._tau = min(CAP_OF_ESTIMATE, self._estimate.rate)
 
     def plan(self, epoch: int, ledger: Ledger) -> Plan:
@@ -141,7 +142,7 @@ class CoTeaching(Plain):
 
     def make_belief(self, ledger: Ledger) -> Belief:
         """Make the belief with the rate that tau comes from."""
-        return believe(ledger, self.task, found=self._estimate)
+        return believe_contradictions(ledger, self.task, found=self._estimate)
 
     def findings(self) -> dict[str, Any]:
         """Return tau, as the largest share that was left out."""

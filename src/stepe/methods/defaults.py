@@ -1,19 +1,26 @@
 """What the options of Step-E and of Step-E+ stand for, given the data: one place for all defaults."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stepe.beliefs.rate import CAP_OF_ESTIMATE, Rate
+from torch import Tensor
+
+from stepe.beliefs.belief import Belief
+from stepe.beliefs.rate import CAP_OF_ESTIMATE
 from stepe.errors import InputError
-from stepe.evidence.noise_rate import check_rate, resolve_rho_max, rho_max_from_rate
 from stepe.loop.ledger import TRUST_MEMORY
-from stepe.loop.schedule import check_epochs, default_warmup
+from stepe.loop.schedule import check_drop_fraction, check_epochs, default_warmup
 from stepe.loop.task import Task
 from stepe.methods.parts.ranking import Score
 
+MARGIN, CAP = 0.05, 0.5
+"""the paper's rule for a known rate: so much more is dropped, and at most so much"""
 AVERAGE, MEMORY, REFINE, USUAL_LENGTH = 0.85, 0.85, 0.5, 60
 """the defaults of Step-E+, in runs of so many epochs. A guess that forgets faster follows every whim of the model that
 trains on the sample; one that is slower falls behind, the more so in shorter runs"""
+DOUBTED = 0.7
+"""labels less likely to be right than this are dropped, where that is found out: more than are wrong"""
 RAMP_END = 0.6
 """share of a run of Step-E+ after which the ramp ends: the corrections need time to be learned"""
 RAMP_END_WITH_WINDOWS = 0.8
@@ -66,7 +73,7 @@ def resolve(options: Any, task: Task) -> Settings:
 
     probe_every = getattr(options, "probe_every", 1)
     warmup = resolve_warmup(options.warmup, task.epochs)
-    rho_max = resolve_rho_max(options.rho_max, task.noise_rate, lambda rate: rho_max_for(rate, margin=not corrects))
+    rho_max = resolve_rho_max(options.rho_max, task.noise_rate, rho_max_as_known if corrects else rho_max_from_rate)
     score: Score = options.score
     if options.score == "auto":
         by_posterior = rho_max is None or not itself
@@ -115,11 +122,46 @@ def _check_not_about_classes(options: Any, task: Task) -> None:
         raise InputError(f"min_keep protects classes, and these labels are {task.kind}: give groups too")
 
 
-def rho_max_for(rate: float | Rate, *, margin: bool) -> float:
-    """Return the most to drop, with so many labels wrong: a margin more, as in the paper, or just as many."""
-    if margin:
-        return rate.rho_max if isinstance(rate, Rate) else rho_max_from_rate(rate)
-    return min(rate.cap, rate.rate) if isinstance(rate, Rate) else min(CAP_OF_ESTIMATE, check_rate(rate))
+def resolve_rho_max(
+    rho_max: float | Literal["auto"] | None,
+    noise_rate: float | None,
+    rule: Callable[[float], float] | None = None,
+) -> float | None:
+    """rho_max as the user gave it, or by a rule from a known noise rate; ``None`` if it is to be found out."""
+    if rho_max == "auto" or (rho_max is None and noise_rate is None):
+        return None
+    if rho_max is not None:
+        check_drop_fraction(rho_max)
+        return float(rho_max)
+    assert noise_rate is not None
+    return (rule or rho_max_from_rate)(noise_rate)
+
+
+def rho_max_from_rate(rate: float) -> float:
+    """Follow the paper's rule: ``min(0.5, rate + 0.05)``.
+
+    >>> rho_max_from_rate(0.4)
+    0.45
+    """
+    return min(CAP, check_rate(rate) + MARGIN)
+
+
+def rho_max_as_known(rate: float) -> float:
+    """Drop as many as are wrong, as Step-E+ does: of what it drops in vain, little is lost."""
+    return min(CAP_OF_ESTIMATE, check_rate(rate))
+
+
+def rho_max_by(belief: Belief, labels: Tensor) -> float:
+    """Return the most to drop by what is believed: the doubted labels of all classes that are recognised."""
+    doubted = (belief.p_right < DOUBTED) & belief.recognised[labels.cpu().numpy()]
+    return min(CAP_OF_ESTIMATE, float(doubted.mean()))
+
+
+def check_rate(rate: float) -> float:
+    """Refuse what is no share."""
+    if not 0 <= rate <= 1:
+        raise InputError(f"the noise rate is {rate!r}; it must be a share in [0, 1]")
+    return float(rate)
 
 
 def resolve_warmup(warmup: int | Literal["auto"] | None, epochs: int) -> int:

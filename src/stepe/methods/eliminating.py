@@ -9,18 +9,17 @@ import torch
 from torch import Tensor
 
 from stepe.beliefs.belief import Belief
+from stepe.beliefs.rate import Rate
 from stepe.errors import InputError
-from stepe.evidence.automatic import Automatic
-from stepe.evidence.believe import believe
-from stepe.evidence.running_guess import RunningGuess
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.plan import Plan
 from stepe.loop.probe import among_classes
 from stepe.loop.task import Batch, Forward, Task
 from stepe.methods.base import Method
-from stepe.methods.defaults import Settings, check, resolve, rho_max_for
+from stepe.methods.defaults import Settings, check, resolve, rho_max_by
 from stepe.methods.parts.correction import Correction
 from stepe.methods.parts.dropping import Dropping, MakeSchedule
+from stepe.methods.parts.guesses import Guesses
 from stepe.methods.parts.mixing import Blends
 from stepe.methods.parts.ranking import Ranking
 from stepe.options import method as option
@@ -64,31 +63,26 @@ class Eliminating(Method):
         check(self, task)
         settings = self.settings = resolve(self, task)
         parts = self.compose(settings)
-        automatic = Automatic(finds_rate=settings.rho_max is None, finds_warmup=self.warmup == "auto")
-        if automatic and settings.warmup < 1:
+        self.dropping = Dropping(
+            parts.make_schedule,
+            rho_max=settings.rho_max,
+            warmup=settings.warmup,
+            finds_warmup=self.warmup == "auto",
+        )
+        if self.finds_out and settings.warmup < 1:
             raise InputError(
                 "how much to drop is found out in the warm-up, and there is none: train for 2 epochs or more, the "
                 "first of them a warm-up, or give rho_max"
             )
         self.needs_probabilities, self.averaging = settings.keeps_guess, settings.average
-        self.guess = RunningGuess(task, automatic, settings.refine > 0, self.score == "guess", parts.align)
+        self.guesses = Guesses(task, parts.align)
         if self.needs_probabilities:
-            self.guess.declare(ledger)
+            self.guesses.declare(ledger)
         if task.trusted is not None:
             ledger["trusted"] = task.trusted
-        self.dropping = Dropping(
-            task,
-            automatic,
-            parts.make_schedule,
-            rho_max=settings.rho_max,
-            warmup=settings.warmup,
-            rho_max_for=lambda rate: rho_max_for(rate, margin=not self.corrects),
-        )
-        self.ranking = Ranking(
-            task, self.guess, settings.score, parts.sticky, self.min_keep, clears=automatic.finds_rate
-        )
+        self.ranking = Ranking(task, self.guesses, settings.score, parts.sticky, self.min_keep)
         corrects = parts.correct or settings.refine > 0
-        self.correction = Correction(task, self.guess, parts.correct, settings.refine) if corrects else None
+        self.correction = Correction(task, self.guesses, parts.correct, settings.refine) if corrects else None
         self.mixing = parts.mixing
 
     @property
@@ -97,14 +91,14 @@ class Eliminating(Method):
         return self.dropping.warmup
 
     @property
-    def automatic(self) -> Automatic:
-        """The quantities that the run finds out."""
-        return self.dropping.automatic
+    def finds_out(self) -> bool:
+        """Whether the run finds out for itself how much to drop, or when to begin."""
+        return self.dropping.finds_rate or self.dropping.finds_warmup
 
     @property
     def first_probe(self) -> int:
         """The epoch before which no probe is needed."""
-        return self.settings.first_probe(self.warmup_epochs, finds_out=bool(self.automatic))
+        return self.settings.first_probe(self.warmup_epochs, finds_out=self.finds_out)
 
     # -- What a probe teaches -------------------------------------------------------------------------------------
 
@@ -121,12 +115,14 @@ class Eliminating(Method):
         learned = self.settings.probe_every * int(ledger["times_probed"].max()) >= unlearned
         memory = self.settings.guess_memory if learned else 0.0
         ledger.record_probe(seen, memory=self.settings.memory, trust_memory=memory)
-        self.automatic.note(seen)
-        self.guess.remember_shows(ledger, memory)
-        self.dropping.end_warmup(epoch, ledger)
-        unknown = self.automatic.finds_rate or self.task.noise_rate is None or self.settings.score == "posterior"
-        if self.needs_probabilities and unknown:
-            self.dropping.learn_rate(epoch, ledger, self.guess)
+        self.dropping.end_warmup(epoch, ledger, seen.judged_by)
+        if self.needs_probabilities:
+            self.guesses.note(ledger)
+        finds_rate, by_belief = self.dropping.finds_rate, self.settings.score == "posterior"
+        if (finds_rate or by_belief) and epoch >= self.warmup_epochs:
+            belief = self.guesses.learn(ledger, seen.judged_by)
+            if finds_rate and epoch < self.task.epochs:  # after the last probe nothing is dropped
+                self.dropping.take(rho_max_by(belief, self.task.labels))
 
     # -- What an epoch trains on ----------------------------------------------------------------------------------
 
@@ -184,12 +180,14 @@ class Eliminating(Method):
     # -- What was found out ---------------------------------------------------------------------------------------
 
     def make_belief(self, ledger: Ledger) -> Belief:
-        """Make the belief of the posterior, unless ranking by the guess was asked for."""
+        """Make the belief of what is guessed, where that is kept; a rate that is known is not found out."""
         if not self.needs_probabilities:
             return super().make_belief(ledger)
-        posterior = self.guess.posterior(ledger)
-        found = posterior.rate if posterior is not None and self.automatic.finds_rate else None
-        return believe(ledger, self.task, posterior, found=found)
+        belief, known = self.guesses.believe(ledger, self.dropping.judged_by), self.task.noise_rate
+        if self.dropping.finds_rate:
+            return belief
+        rate = belief.rate if known is None else Rate(known, known, known)
+        return replace(belief, rate=rate, rate_was_found=False)
 
     def findings(self) -> dict[str, Any]:
         """Tell how much was dropped at most, and how long the warm-up was."""
@@ -206,10 +204,11 @@ class Eliminating(Method):
     def state_dict(self) -> dict[str, Any]:
         """Save what was found out, and the shares of the blends."""
         blends = {} if self.mixing is None else {"blends": self.mixing.state_dict()}
-        return self.dropping.state_dict() | blends
+        return self.dropping.state_dict() | self.guesses.state_dict() | blends
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up a saved state."""
         self.dropping.load_state_dict(state)
+        self.guesses.load_state_dict(state)
         if self.mixing is not None:
             self.mixing.load_state_dict(state["blends"])

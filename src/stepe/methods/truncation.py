@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from stepe.errors import InputError
-from stepe.evidence.noise_rate import resolve_rho_max
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.selection import select
 from stepe.loop.task import Batch, Forward, Task
 from stepe.methods.base import Method
+from stepe.methods.defaults import resolve_rho_max
 from stepe.options import Option
 from stepe.options.method import KnownRhoMax
 from stepe.options.method import View as ViewOption

@@ -24,7 +24,6 @@ from stepe.engine.eager import AMP_TYPES, EagerEngine
 from stepe.engine.learning_rate import ProgressRate, Rate, RateShape, TorchRate
 from stepe.engine.resident import ResidentEngine
 from stepe.errors import InputError
-from stepe.evidence.believe import training_table
 from stepe.files import plain
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.metrics import Truth, auroc, detection
@@ -32,6 +31,7 @@ from stepe.methods import Criterion, Method, Task
 from stepe.run.record import Fit, NoiseFound, Summary
 from stepe.samples.given_labels import as_tensor, label_tensor, read_labels
 from stepe.samples.samples import Samples, TensorSamples, as_samples
+from stepe.training.issues import training_table
 from stepe.training.judging.base import Prober
 from stepe.training.session import Row, Session
 

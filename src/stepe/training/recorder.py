@@ -17,7 +17,6 @@ from stepe.beliefs.issues import COLUMNS
 from stepe.beliefs.names import Names
 from stepe.engine.steps import Steps
 from stepe.errors import InputError, RunError
-from stepe.evidence.believe import held_out_table, training_table
 from stepe.files import TEMPORARY, inside, plain, replacing, reporting, sweep, write_json, write_text
 from stepe.loop.ledger import Ledger
 from stepe.methods import Method
@@ -33,6 +32,7 @@ from stepe.tables.delimited import of_frame
 from stepe.training import checkpoint
 from stepe.training.building import Result, Training
 from stepe.training.environment import describe_environment
+from stepe.training.issues import held_out_table, training_table
 from stepe.training.session import Row
 
 if TYPE_CHECKING:

@@ -10,10 +10,8 @@ from torch import Tensor, nn
 
 import stepe
 from stepe import InputError
-from stepe.beliefs.rate import Rate
 from stepe.loop.ledger import JudgedBy, Ledger, Observation
 from stepe.methods import StepEPlus, Task, make_method
-from stepe.methods.defaults import rho_max_for
 from stepe.training.building import cross_entropy
 
 OFF: dict[str, Any] = {"score": "loss", "average": 0, "correct": False, "refine": 0, "mixup": 0, "prior": "none"}
@@ -96,18 +94,10 @@ def test_the_guess_is_a_running_mean_from_the_middle_of_the_warm_up():
 
 
 def test_as_many_are_dropped_as_are_wrong():
-    assert started(rho_max=None)[0].automatic.finds_rate
+    assert started(rho_max=None)[0].dropping.finds_rate
     method, ledger = make_method("step-e-plus"), Ledger(5)
     method.start(Task(LABELS, 3, epochs=10, seed=0, criterion=cross_entropy(3), noise_rate=0.4), ledger)
     assert method.dropping.rho_max == 0.4
-
-
-@pytest.mark.parametrize(
-    ("found", "rho_max"),
-    [(Rate(0.3, 0.2, 0.4), 0.3), (Rate(0.6, 0.1, 0.9), 0.5), (Rate(0.9, 0.8, 1), 0.8)],
-)
-def test_more_than_half_is_dropped_only_where_that_much_is_surely_wrong(found, rho_max):
-    assert rho_max_for(found, margin=False) == pytest.approx(rho_max)
 
 
 def test_the_prior_moves_the_scores():
@@ -191,70 +181,18 @@ def test_a_model_may_have_more_outputs_than_the_labels_have_classes(options, blo
     torch.testing.assert_close(result.ledger["guess"].float().sum(1), torch.ones(len(y)), atol=5e-3, rtol=0)
 
 
-def blank_samples() -> tuple[Tensor, Tensor, Tensor]:
-    """Guesses, labels, and which inputs show nothing: guesses about those are unsure, and labels not as they say."""
-    draw = torch.Generator().manual_seed(0)
-    blank = torch.arange(2000) % 5 == 0
-    labels = torch.randint(3, (2000,), generator=draw)
-    sure = F.one_hot(labels, 3) * 0.9 + 0.1 / 3
-    guess = torch.where(blank[:, None], torch.tensor([0.5, 0.3, 0.2]), sure + torch.rand(2000, 3, generator=draw) / 50)
-    return guess / guess.sum(1, keepdim=True), labels, blank
-
-
-def judging_blanks(probe: str, *judges: JudgedBy) -> tuple[Any, Ledger, Tensor]:
-    guess, labels, blank = blank_samples()
-    method, ledger = make_method("step-e-plus", rho_max=0.2, warmup=2, mixup=0), Ledger(2000)
-    method.start(Task(labels, 3, epochs=10, seed=0, criterion=cross_entropy(3), probe=probe), ledger)
-    loss = -guess.gather(1, labels[:, None]).squeeze(1).log()
-    for judge in judges:
-        disagreed = torch.zeros(2000, dtype=torch.bool) if judge == "others" else None
-        method.observe(0, Observation(loss, probability=guess, judged_by=judge, disagreed=disagreed), ledger)
-    return method, ledger, blank
-
-
-def test_inputs_that_show_nothing_are_dropped_and_their_guess_hardly_learned():
-    method, ledger, blank = judging_blanks("cross:2x2", "others")
-    plan = method.plan(9, ledger)
-    assert torch.equal(~plan.kept, blank)
-    assert plan.weight[blank].max() < 0.1
-    assert plan.weight[~blank].min() == 1
-    p_right = method.make_belief(ledger).p_right
-    assert p_right[blank].max() < p_right[~blank].min()
-
-
-def test_a_model_that_trains_on_inputs_does_not_say_whether_they_show_anything():
-    method, ledger, _ = judging_blanks("in-sample", "cleared")
-    assert method.guess.shows(ledger) is None
-    assert "shows" not in ledger.columns
-    method, ledger, _ = judging_blanks("auto", "cleared")
-    assert (method.guess.shows(ledger) == 1).all()
-    assert method.plan(9, ledger).weight.min() == pytest.approx(0.5, abs=0.01)
-
-
-def test_what_inputs_showed_out_of_fold_holds_when_the_model_judges_for_itself():
-    _, before, blank = judging_blanks("auto", "others")
-    method, ledger, _ = judging_blanks("auto", "others", "cleared", "cleared")
-    assert torch.equal(before["shows"], ledger["shows"])
-    assert method.guess.shows(ledger)[blank].max() < 0.1
-
-
-def test_a_label_that_was_to_be_expected_speaks_for_an_input_that_may_show_nothing_unless_the_model_trains_on_it():
-    method, ledger, _ = judging_blanks("auto", "others")
-    guess, labels, _ = blank_samples()
-    ledger["shows"] = torch.full((2000,), 0.5)
-    given = guess.gather(1, labels[:, None]).squeeze(1)
-    by_chance = (torch.bincount(labels) / 2000)[labels]
-    expected = given * given / (given + by_chance)
-    torch.testing.assert_close(method.guess.probability_given(guess, ledger), expected)
-    method.observe(9, Observation(torch.zeros(2000), probability=guess), ledger)
-    torch.testing.assert_close(method.guess.probability_given(guess, ledger), given / 2)
+def judged_by(probe: str, judge: JudgedBy) -> Any:
+    method, ledger = make_method("step-e-plus", rho_max=0.2, warmup=2, mixup=0), Ledger(5)
+    method.start(Task(LABELS, 3, epochs=10, seed=0, criterion=cross_entropy(3), probe=probe), ledger)
+    method.observe(0, replace(seen(), judged_by=judge), ledger)
+    return method
 
 
 def test_a_watched_model_that_judges_for_itself_is_probed_less_often_after_the_warm_up():
     probed = {}
     judges: tuple[tuple[str, JudgedBy], ...] = (("auto", "cleared"), ("auto", "others"), ("in-sample", "cleared"))
     for probe, judge in judges:
-        method, _, _ = judging_blanks(probe, judge)
+        method = judged_by(probe, judge)
         probed[probe, judge] = [epoch for epoch in range(10) if method.wants_probe(epoch)]
     assert probed["auto", "cleared"] == [1, 2, 5, 8]
     assert probed["auto", "others"] == probed["in-sample", "cleared"] == list(range(1, 10))
@@ -279,55 +217,6 @@ def test_a_rate_that_is_to_be_found_out_is_found_out_though_it_is_known():
     assert int((~method.plan(6, ledger).kept).sum()) == 30
 
 
-def test_advice_ranks_by_the_guess_where_that_is_asked_for():
-    for score, same in (("guess", True), ("posterior", False)):
-        method, ledger = started(score=score, rho_max=None)
-        method.observe(9, seen(), ledger)
-        given = method.guess.of(ledger).gather(1, LABELS[:, None]).squeeze(1)
-        p_right = torch.from_numpy(method.make_belief(ledger).p_right)
-        assert torch.allclose(p_right, given, atol=1e-3) == same
-
-
-def test_a_model_whose_labels_are_refined_estimates_by_what_it_calls_otherwise_until_the_ramp_is_half_done():
-    labels = torch.arange(100) % 4
-    method, ledger = make_method("step-e-plus", warmup=1, mixup=0, guess_memory=0.0), Ledger(100)
-    method.start(Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4)), ledger)
-    for epoch, share, found in ((1, 0.4, 0.4), (2, 0.3, 0.3), (3, 0.2, 0.2), (4, 0.1, 0.1), (9, 0.0, 0.1)):
-        said = torch.where(torch.arange(100) < 100 * share, (labels + 1) % 4, labels)
-        guess = torch.where(F.one_hot(said, 4).bool(), 0.4, 0.2)
-        method.observe(epoch, Observation(torch.zeros(100), probability=guess), ledger)
-        assert method.guess.rate(ledger).rate == pytest.approx(found)
-
-
-def test_what_is_not_known_when_the_ramp_is_half_done_is_still_found_out():
-    labels = torch.arange(100) % 4
-    method, ledger = make_method("step-e-plus", warmup=1, mixup=0, guess_memory=0.0), Ledger(100)
-    method.start(Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4)), ledger)
-    said = torch.where(torch.arange(100) < 20, (labels + 1) % 4, labels)
-    knowing = torch.where(F.one_hot(said, 4).bool(), 0.4, 0.2)
-    for epoch, guess, rate in (
-        (1, torch.full((100, 4), 0.25), 0),
-        (5, torch.full((100, 4), 0.25), 0),
-        (6, knowing, 0.2),
-    ):
-        method.observe(epoch, Observation(torch.zeros(100), probability=guess), ledger)
-        assert method.guess.rate(ledger).rate == pytest.approx(rate)
-
-
-def test_estimates_out_of_fold_get_better_to_the_end():
-    labels = torch.arange(100) % 4
-    method, ledger = make_method("step-e-plus", warmup=1, mixup=0, refine=0.5, guess_memory=0.0), Ledger(100)
-    method.start(Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4), probe="cross:2"), ledger)
-    rates = []
-    for epoch, share in ((1, 0.4), (5, 0.3), (9, 0.2)):
-        said = torch.where(torch.arange(100) < 100 * share, (labels + 1) % 4, labels)
-        guess = torch.where(F.one_hot(said, 4).bool(), 0.97, 0.01)
-        seen = Observation(torch.zeros(100), probability=guess, judged_by="others")
-        method.observe(epoch, replace(seen, disagreed=torch.zeros(100, dtype=torch.bool)), ledger)
-        rates.append(method.guess.rate(ledger).rate)
-    assert rates[0] > rates[1] > rates[2]
-
-
 def test_looking_at_the_scores_in_the_warm_up_leaves_no_trace():
     looked, unseen = started(rho_max=None, warmup=3), started(rho_max=None, warmup=3)
     for method, ledger in (looked, unseen):
@@ -338,4 +227,43 @@ def test_looking_at_the_scores_in_the_warm_up_leaves_no_trace():
                 method.scores(ledger)
                 method.make_belief(ledger)
             method.plan(epoch, ledger)
-    assert looked[0].state_dict()["automatic"] == unseen[0].state_dict()["automatic"]
+    one, other = (method.state_dict() | {"blends": None} for method, _ in (looked, unseen))
+    assert one == other
+    for name, column in looked[1].columns.items():
+        torch.testing.assert_close(column, unseen[1][name], equal_nan=True)
+
+
+def watched(shares: dict[int, float], **options: Any) -> list[Any]:
+    """What is dropped at most after probes, by epoch, whose guesses call so many of 400 labels wrong."""
+    labels, found = torch.arange(400) % 4, []
+    method, ledger = make_method("step-e-plus", warmup=1, mixup=0, guess_memory=0.0, **options), Ledger(400)
+    method.start(Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4), probe="cross:2"), ledger)
+    for epoch, share in shares.items():
+        said = torch.where(torch.arange(400) < 400 * share, (labels + 1) % 4, labels)
+        guess = torch.where(F.one_hot(said, 4).bool(), 0.94, 0.02)
+        if share != share:
+            guess = torch.full_like(guess, 0.25)
+        method.observe(epoch, Observation(torch.zeros(400), probability=guess, judged_by="others"), ledger)
+        ledger.record_selection(method.plan(epoch, ledger).kept)
+        found.append(method.dropping.rho_max)
+    return found
+
+
+def test_how_much_is_dropped_follows_the_guesses_to_the_end():
+    assert watched({1: 0.3, 5: 0.2, 9: 0.1}) == pytest.approx([0.3, 0.2, 0.1])
+
+
+def test_nothing_is_dropped_before_anything_is_known_however_late_that_is():
+    assert watched({1: float("nan"), 5: float("nan"), 6: 0.2}) == pytest.approx([0, 0, 0.2])
+
+
+def test_a_rate_that_was_given_is_told_as_it_was_given_and_the_flags_are_what_is_believed():
+    labels = torch.arange(400) % 4
+    guess = torch.where(F.one_hot(torch.where(torch.arange(400) < 80, (labels + 1) % 4, labels), 4).bool(), 0.7, 0.1)
+    method, ledger = make_method("step-e-plus", mixup=0), Ledger(400)
+    method.start(Task(labels, 4, epochs=10, seed=0, criterion=cross_entropy(4), noise_rate=0.3), ledger)
+    method.observe(9, Observation(torch.zeros(400), probability=guess), ledger)
+    belief = method.make_belief(ledger)
+    assert belief.rate.rate == belief.rate.low == belief.rate.high == 0.3
+    assert belief.found_rate is None
+    assert belief.flagged.nonzero()[0].tolist() == list(range(80))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import stepe
@@ -21,7 +22,7 @@ from stepe.training.building import Silent, Training
 from stepe.training.judging import auto
 from stepe.training.judging.auto import AutoProber, learned_by_heart
 from stepe.training.judging.cross_fitted import CrossFittedProber, lengthen_steps
-from stepe.training.judging.folds import Folds
+from stepe.training.judging.folds import Folds, Views
 from stepe.training.session import Row
 
 CROSS = {"epochs": 4, "warmup": 1, "rho_max": 0.3, "batch_size": 16, "device": "cpu", "probe": "cross:3x2"}
@@ -204,11 +205,15 @@ def test_few_samples_cannot_show_that_a_model_does_not_learn_by_heart():
     assert settled(Lookout(400, {4: 0.30, 8: 0.30}))[-1] == "cross:2x2"
 
 
-def test_nothing_is_chosen_before_anything_is_learned():
-    assert settled(Lookout(10_000, {9: 0.30}), {4: 0.49, 8: 0.49}) == [None] * 9 + ["in-sample"]
+@pytest.mark.parametrize(("sure", "tells"), [(0.0, False), (0.1, True), (1.0, True)])
+def test_probers_that_know_nothing_of_the_labels_are_not_taken_for_ones_that_learn_nothing_by_heart(sure, tells):
+    labels = torch.arange(100) % 2
+    right = torch.where(torch.arange(100) < 30, 1 - labels, labels)
+    probability = 0.5 + sure * (F.one_hot(right, 2) - 0.5)
+    assert Views(probability, right[None], labels).tell_something == tells
 
 
-def test_what_a_probe_of_another_epoch_saw_settles_nothing():
+def test_what_a_probe_of_another_epoch_saw_or_one_that_saw_nothing_settles_nothing():
     assert settled(Lookout(10_000, {9: 0.30}), {4: None, 8: None}) == [None] * 9 + ["in-sample"]
 
 

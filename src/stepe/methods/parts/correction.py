@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stepe.errors import InputError
-from stepe.evidence.running_guess import RunningGuess
 from stepe.loop.ledger import Ledger
 from stepe.loop.plan import Plan
 from stepe.loop.task import Task
+from stepe.methods.parts.guesses import Guesses
 
 
 def check_takes_probabilities(
@@ -63,7 +63,7 @@ class Correction:
     """Trains dropped samples on the running guess, and refines kept labels by it."""
 
     task: Task
-    guess: RunningGuess
+    guesses: Guesses
     correct: bool
     """whether the dropped train on the guess, by its confidence; else not at all"""
     refine: float
@@ -71,13 +71,11 @@ class Correction:
 
     def carry_out(self, plan: Plan, ramp: float, ledger: Ledger) -> Plan:
         """Put other targets into a plan, and weights by how sure they are; ``ramp`` says how far up it the run is."""
-        guess = self.guess.of(ledger)
+        guess = self.guesses.of(ledger)
         believed = plan.kept if self.task.trusted is None else plan.kept & ~self.task.trusted.to(plan.kept.device)
         share = torch.where(believed, self.refine * ramp, 0.0).to(guess.device)[:, None]
         plan = replace(plan, target=corrected(self.task.labels, plan.kept, guess, share).to(ledger["guess"].dtype))
         if not self.correct:
             return plan
         weight = confidence(plan.kept, guess)
-        if (shows := self.guess.shows(ledger)) is not None:  # a model that learns a guess about nothing is soon sure
-            weight = torch.where(plan.kept.to(weight.device), weight, weight * shows.to(weight.device))
         return replace(plan, weight=weight, trains=(weight > 0).to(plan.kept.device))

@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
-from stepe.beliefs.rate import Rate
-from stepe.evidence.automatic import SETTLED, Automatic
-from stepe.evidence.running_guess import RunningGuess
-from stepe.loop.ledger import Ledger
+from stepe.loop.ledger import JudgedBy, Ledger
 from stepe.loop.schedule import Schedule
-from stepe.loop.task import Task
 
 MakeSchedule = Callable[[float, int], Schedule]
 """(rho_max, epochs of the warm-up) -> the share to drop in each epoch"""
+
+SHORTEST_WARMUP = 3
+"""epochs before which nothing is known"""
+BETTER = 0.99
+"""a loss that is not below so much of the best one has stopped falling"""
+PATIENCE = 2
+"""so many epochs in a row"""
 
 
 class Dropping:
@@ -19,47 +22,47 @@ class Dropping:
 
     def __init__(
         self,
-        task: Task,
-        automatic: Automatic,
         make_schedule: MakeSchedule,
         *,
         rho_max: float | None,
         warmup: int,
-        rho_max_for: Callable[[Rate], float],
+        finds_warmup: bool,
     ):
-        self.task, self.automatic = task, automatic
-        self.warmup = warmup
-        self._make_schedule, self._rho_max_for = make_schedule, rho_max_for
-        self._take(rho_max or 0.0)
+        self.warmup, self.finds_rate, self.finds_warmup = warmup, rho_max is None, finds_warmup
+        self._make_schedule = make_schedule
+        self.judged_by: JudgedBy = "itself"
+        self._best_loss, self._stalled = float("inf"), 0
+        self.take(rho_max or 0.0)
 
-    def _take(self, rho_max: float) -> None:
+    def take(self, rho_max: float) -> None:
+        """Drop so many at most from now on."""
         self.rho_max = rho_max
         self.share = self._make_schedule(rho_max, self.warmup)
 
-    def end_warmup(self, epoch: int, ledger: Ledger) -> None:
-        """End the warm-up if its end is to be found out, and the losses have stopped falling."""
-        if self.automatic and epoch < self.warmup and self.automatic.ends_warmup(epoch, ledger):
-            self.warmup = epoch
-            self._take(self.rho_max)
+    def end_warmup(self, epoch: int, ledger: Ledger, judged_by: JudgedBy) -> None:
+        """End the warm-up, if its end is to be found out, once the losses have stopped falling.
 
-    def learn_rate(self, epoch: int, ledger: Ledger, guess: RunningGuess) -> None:
-        """Once the warm-up is over, take the rate of wrong labels from the running guess.
-
-        rho_max follows it, but for the last probe, after which nothing is dropped.
+        From then on, of samples that their judges have not seen, only noise would be learned.
         """
-        if epoch < self.warmup:
+        if (self.judged_by == "others") != (judged_by == "others"):  # losses of another judge are others
+            self._best_loss, self._stalled = float("inf"), 0
+        self.judged_by = judged_by
+        if not self.finds_warmup or epoch >= self.warmup:
             return
-        found = guess.learn_rate(ledger)
-        self.automatic.settled = self.share.progress(epoch) >= SETTLED
-        if self.automatic.finds_rate and epoch < self.task.epochs:
-            self._take(self._rho_max_for(found))
+        loss = float(ledger["loss"].nanmean())
+        self._stalled = 0 if loss < BETTER * self._best_loss else self._stalled + 1
+        self._best_loss = min(self._best_loss, loss)
+        if epoch >= SHORTEST_WARMUP and self._stalled >= PATIENCE:
+            self.warmup = epoch
+            self.take(self.rho_max)
 
     def state_dict(self) -> dict[str, Any]:
         """Save what was found out, and what it will be found out from."""
-        return {"rho_max": self.rho_max, "warmup": self.warmup, "automatic": self.automatic.state_dict()}
+        names = ("warmup", "rho_max", "judged_by", "_best_loss", "_stalled")
+        return {name.removeprefix("_"): getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up a saved state."""
-        self.warmup = state["warmup"]
-        self.automatic.load_state_dict(state["automatic"])
-        self._take(state["rho_max"])
+        self.warmup, self.judged_by = state["warmup"], state["judged_by"]
+        self._best_loss, self._stalled = state["best_loss"], state["stalled"]
+        self.take(state["rho_max"])

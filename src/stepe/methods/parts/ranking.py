@@ -6,11 +6,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from stepe.evidence.believe import recognised_classes
-from stepe.evidence.running_guess import RunningGuess
 from stepe.loop.ledger import Ledger
 from stepe.loop.selection import Selection, protect, select, soften
 from stepe.loop.task import Task
+from stepe.methods.parts.guesses import Guesses
 
 Score = Literal["loss", "guess", "posterior"]
 
@@ -20,30 +19,24 @@ class Ranking:
     """Ranks the labels by suspicion, and keeps those that look best."""
 
     task: Task
-    guess: RunningGuess
+    guesses: Guesses
     score: Score = "loss"
-    """the loss, as in the paper; how unlikely the label is by the running guess; or by how labels go wrong as well"""
+    """the loss, as in the paper; how unlikely the label is by the running guess; or by what is believed of it"""
     sticky: bool = False
     """whether what was dropped stays dropped"""
     min_keep: float = 0.0
     """share of every group that is never dropped"""
-    clears: bool = False
-    """whether labels are kept that the guess cannot call wrong, because it hardly recognises their class"""
 
     def scores(self, ledger: Ledger) -> Tensor:
         """Score how suspicious each label is; a sticky drop is a score of infinity."""
-        by_guess = self.score != "loss"
-        scores = self.guess.scores(ledger, by_posterior=self.score == "posterior") if by_guess else ledger["score"]
+        by_belief = self.score == "posterior"
+        scores = ledger["score"] if self.score == "loss" else self.guesses.scores(ledger, by_belief=by_belief)
         return torch.where(ledger["dropped"], torch.inf, scores) if self.sticky else scores
 
     def select(self, scores: Tensor, drop_fraction: float, ledger: Ledger) -> Selection:
         """Keep the lowest scores of those that may be dropped, with the floor of each group if one is set."""
         groups = self.task.labels if self.task.groups is None and self.task.classes else self.task.groups
-        trusted = self.task.trusted
-        if self.clears:
-            cleared = self.guess.beyond_doubt(scores, recognised_classes(ledger, self.task.labels))
-            trusted = cleared if trusted is None else cleared | trusted.to(cleared.device)
-        scores, drop_fraction = protect(scores, drop_fraction, trusted)
+        scores, drop_fraction = protect(scores, drop_fraction, self.task.trusted)
         groups = None if groups is None else groups.to(ledger.device)
         return select(scores, drop_fraction, groups=groups, min_keep=self.min_keep)
 

@@ -68,7 +68,7 @@ class StepEPlus(StepwiseElimination):
 
     def wants_probe(self, epoch: int) -> bool:
         """Ask as Step-E does; less often once a model that did not learn by heart may judge for itself."""
-        judges_itself = self.task.probe == "auto" and self.automatic.judged_by != "others"
+        judges_itself = self.task.probe == "auto" and self.dropping.judged_by != "others"
         if epoch < self.warmup_epochs or not judges_itself:
             return super().wants_probe(epoch)
         return (epoch - self.warmup_epochs) % max(EPOCHS_BETWEEN_PROBES, self.probe_every) == 0

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 from stepe.engine.steps import Steps
-from stepe.evidence.noise_rate import has_learned
 from stepe.loop.ledger import Observation
 from stepe.loop.plan import Plan
 from stepe.methods import Method
@@ -55,8 +54,6 @@ class AutoProber(Prober):
         warmup = max(1, method.warmup_epochs)
         if self.chosen is not None or unseen is None or (epoch < warmup and epoch != (warmup + 1) // 2):
             return
-        if not has_learned(1 - unseen, method.task.labels):
-            return  # too early to tell
         trained = yield from self.cross.contradicted(epoch, method)
         limit = BY_HEART * min(1.0, epoch / warmup) ** 0.5  # what is learned by heart grows with time
         by_heart = learned_by_heart(trained, unseen, method.task.n) > limit

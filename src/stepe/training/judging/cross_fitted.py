@@ -31,7 +31,7 @@ class CrossFittedProber(Prober):
     def __init__(self, engines: Sequence[EagerEngine], dealt: Dealt):
         self.engines, self.dealt = engines, dealt
         self.unseen: float | None = None
-        """share of the labels that the last probe contradicted, until somebody has taken note of it"""
+        """share of the labels that the last probe contradicted, if it knew anything, until somebody has taken note"""
 
     @property
     def name(self) -> str:
@@ -69,7 +69,7 @@ class CrossFittedProber(Prober):
                 raise InputError("a cross-fitted probe needs logits of shape (batch, classes) from the model")
             answers.append((among_classes(seen.probability.cpu(), self.dealt.classes), seen.prediction.cpu()))
         views = self.dealt.views(answers)
-        self.unseen = views.contradicted
+        self.unseen = views.contradicted if views.tell_something else None
         return views.observe()
 
     def contradicted(self, epoch: int, method: Method) -> Steps[float]:

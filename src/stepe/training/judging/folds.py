@@ -11,6 +11,7 @@ from stepe.errors import InputError
 from stepe.loop.ledger import Observation
 from stepe.loop.probe import judged
 from stepe.loop.randomness import Stream
+from stepe.methods.parts.guesses import recognised_by
 
 Answer = tuple[Tensor, Tensor]
 """what one judge says of the samples of its fold: a row of class probabilities for each, and the class it predicts"""
@@ -102,6 +103,11 @@ class Views:
     def contradicted(self) -> float:
         """Share of the labels that are predicted differently."""
         return float((self.predicted != self.labels).double().mean())
+
+    @property
+    def tell_something(self) -> bool:
+        """Whether they know anything of the labels."""
+        return bool(recognised_by(self.probability, self.labels).any())
 
     def observe(self) -> Observation:
         """Say what this means for the labels, and where the splits disagree."""

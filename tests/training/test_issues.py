@@ -1,5 +1,6 @@
+"""What a training found, as tables: labels that are contradicted where no guess is kept, and a row for each sample."""
+
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,16 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepe.beliefs.belief import Belief
-from stepe.beliefs.confident import prunable
 from stepe.beliefs.issues import COLUMNS
 from stepe.beliefs.names import Names
-from stepe.beliefs.rate import Rate
-from stepe.evidence.believe import believe, held_out_table, training_table
-from stepe.evidence.posterior import Posterior, of_labels, posterior
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.task import Task
+from stepe.methods.parts.contradiction import believe_contradictions
 from stepe.training.building import cross_entropy
+from stepe.training.issues import held_out_table, training_table
 
 NAN = math.nan
 
@@ -49,34 +47,14 @@ def task_of(labels: torch.Tensor, *, classes: int = 3, epochs: int = 2) -> Task:
     return Task(labels, classes, epochs=epochs, seed=0, criterion=cross_entropy(classes))
 
 
-def supposed(ledger: Ledger, labels: torch.Tensor, rate: Rate, shows: torch.Tensor | None = None) -> Posterior:
-    likely = posterior(ledger["guess"], labels, rate)
-    return Posterior(rate, likely, of_labels(likely, labels), shows)
-
-
-def believed(
-    ledger: Ledger, labels: torch.Tensor, rate: Rate | None = None, shows: torch.Tensor | None = None
-) -> Belief:
-    if rate is None:
-        return believe(ledger, task_of(labels))
-    return believe(
-        ledger,
-        task_of(labels, classes=ledger["guess"].shape[1]),
-        supposed(ledger, labels, rate, shows),
-    )
-
-
-def flags(
-    ledger: Ledger, labels: torch.Tensor, rate: Rate | None = None, shows: torch.Tensor | None = None
-) -> torch.Tensor:
-    return torch.from_numpy(believed(ledger, labels, rate, shows).flagged)
+def flags(ledger: Ledger) -> list[bool]:
+    labels = torch.zeros(ledger.n, dtype=torch.int64)
+    return believe_contradictions(ledger, task_of(labels)).flagged.tolist()
 
 
 def table_of(
     ledger: Ledger,
     labels: torch.Tensor | None = None,
-    rate: Rate | None = None,
-    shows: torch.Tensor | None = None,
     *,
     class_names: list[str] | None = None,
     names: Names | None = None,
@@ -84,7 +62,7 @@ def table_of(
 ):
     labels = torch.zeros(ledger.n, dtype=torch.int64) if labels is None else labels
     return training_table(
-        believed(ledger, labels, rate, shows),
+        believe_contradictions(ledger, task_of(labels)),
         ledger,
         task_of(labels, epochs=epochs_after_warmup + 2),
         2,
@@ -99,7 +77,7 @@ def held_out(seen: Observation, labels: torch.Tensor, class_names: list[str]):
 
 def test_flagged_is_dropped_and_predicted_differently():
     ledger = judged(margin=[-1.0, 1.0, -1.0, 1.0], dropped=[True, True, False, False])
-    assert flags(ledger, torch.zeros(ledger.n, dtype=torch.int64)).tolist() == [True, False, False, False]
+    assert flags(ledger) == [True, False, False, False]
 
 
 def test_a_label_the_model_long_agreed_with_is_not_flagged():
@@ -107,7 +85,7 @@ def test_a_label_the_model_long_agreed_with_is_not_flagged():
     for margins in ([-1.0, 2.0], [-1.0, 2.0], [-1.0, -1.0]):
         ledger.record_probe(Observation(torch.ones(2), margin=torch.tensor(margins)))
     ledger.record_selection(torch.tensor([False, False]))
-    assert flags(ledger, torch.zeros(ledger.n, dtype=torch.int64)).tolist() == [True, False]
+    assert flags(ledger) == [True, False]
 
 
 def test_one_agreement_in_ten_probes_does_not_clear_a_label():
@@ -115,116 +93,18 @@ def test_one_agreement_in_ten_probes_does_not_clear_a_label():
     for margin in [1.0] + [-1.0] * 9:
         ledger.record_probe(Observation(torch.ones(1), margin=torch.tensor([margin])))
     ledger.record_selection(torch.tensor([False]))
-    assert flags(ledger, torch.zeros(ledger.n, dtype=torch.int64)).tolist() == [True]
+    assert flags(ledger) == [True]
 
 
 def test_a_model_undecided_between_two_classes_does_not_speak_against_the_label():
-    assert flags(judged(margin=[0.0], dropped=[True]), torch.zeros(1, dtype=torch.int64)).tolist() == [False]
-
-
-def test_with_a_running_guess_the_least_likely_labels_are_flagged_as_many_as_are_wrong():
-    ledger = judged(margin=[1.0] * 4, dropped=[True, True, True, False])
-    ledger.add_column("guess", torch.float16, 0.0, width=2)
-    ledger["guess"] = torch.tensor([[0.2, 0.8], [0.7, 0.3], [0.1, 0.9], [0.0, 1.0]])
-    given = torch.tensor([0, 0, 0, 1])
-    for rate, flagged in (
-        (0.25, [False, False, True, False]),
-        (0.5, [True, False, True, False]),
-        (1.0, [True, True, True, False]),
-        (0.0, [False] * 4),
-    ):
-        assert flags(ledger, given, Rate(rate, rate, rate)).tolist() == flagged
-
-
-def test_where_nobody_can_tell_how_many_are_wrong_only_labels_more_likely_wrong_are_flagged():
-    ledger = judged(margin=[1.0] * 4, dropped=[True, True, True, False])
-    ledger.add_column("guess", torch.float16, 0.0, width=2)
-    ledger["guess"] = torch.tensor([[0.01, 0.99], [0.7, 0.3], [0.5, 0.5], [0.0, 1.0]])
-    noise = Rate(0.5, 0.0, 0.9)
-    assert noise.is_vague
-    given = torch.tensor([0, 0, 0, 1])
-    assert flags(ledger, given, noise).tolist() == [True, False, False, False]
-    founded = replace(noise, unrelated=0.4)
-    assert flags(ledger, given, founded).tolist() == [True, False, True, False]
-
-
-BEYOND_BELIEF = Rate(0.7, 0.0, 0.9)
-
-
-def hardly_learned() -> tuple[Ledger, torch.Tensor]:
-    """Of two classes, five samples each; the third and fourth, and the last, have labels that look wrong."""
-    ledger = judged(margin=[1.0] * 10, dropped=[False] * 10)
-    ledger.add_column("guess", torch.float16, 0.0, width=2)
-    like_0, like_1 = [0.8, 0.2], [0.2, 0.8]
-    ledger["guess"] = torch.tensor([like_0] * 2 + [like_1] * 2 + [like_0] + [like_1] * 4 + [like_0])
-    return ledger, torch.tensor([0] * 5 + [1] * 5)
-
-
-def test_where_an_estimate_is_beyond_belief_what_was_kept_can_be_flagged_but_for_what_was_checked():
-    assert BEYOND_BELIEF.is_beyond_belief
-    ledger, given = hardly_learned()
-    ledger["trusted"] = torch.arange(10) == 2
-    flagged = flags(ledger, given, BEYOND_BELIEF)
-    assert torch.nonzero(flagged).flatten().tolist() == [3, 9]
-
-
-def test_there_confident_learning_says_whom_and_nobody_who_is_agreed_with_is_flagged_for_a_low_probability():
-    ledger, given = hardly_learned()
-    ledger["guess"][0] = torch.tensor([0.51, 0.49])
-    flagged = flags(ledger, given, BEYOND_BELIEF)
-    expected = prunable(ledger["guess"].double().numpy(), given.numpy())
-    assert torch.equal(flagged, torch.from_numpy(expected))
-    assert not flagged[0]
-
-
-def test_there_a_class_that_is_never_named_is_left_alone():
-    ledger, given = hardly_learned()
-    ledger["guess"][5:] = torch.tensor([0.6, 0.4])
-    assert prunable(ledger["guess"].double().numpy(), given.numpy())[5:].any()
-    assert not flags(ledger, given, BEYOND_BELIEF)[5:].any()
-
-
-def test_there_inputs_that_show_nothing_and_samples_without_a_guess_are_flagged_too_and_at_most_a_half():
-    ledger, given = hardly_learned()
-    ledger["guess"][5] = float("nan")
-    shows = torch.where(torch.arange(10) == 6, 0.8, 1.0)
-    assert torch.nonzero(flags(ledger, given, BEYOND_BELIEF, shows)).flatten().tolist() == [2, 3, 5, 6, 9]
-    assert flags(ledger, given, BEYOND_BELIEF, torch.full((10,), 0.2)).sum() == 5
-
-
-def test_in_a_class_that_is_hardly_recognised_only_labels_more_likely_wrong_are_flagged():
-    alike = [0.49, 0.5, 0.01], [0.5, 0.01, 0.49], [0.98, 0.01, 0.01]
-    others = [[0.9, 0.1, 0.0]] * 9 + [[0.1, 0.9, 0.0]] * 10 + [[0.0, 0.1, 0.9]] + [[0.5, 0.1, 0.4]] * 7
-    labels = torch.tensor([0, 2, 2] + [0] * 9 + [1] * 10 + [2] * 8)
-    ledger = judged(margin=[1.0] * 30, dropped=[True] * 3 + [False] * 27)
-    ledger.add_column("guess", torch.float16, 0.0, width=3)
-    ledger["guess"] = torch.tensor([*alike, *others])
-    assert flags(ledger, labels, Rate(0.1, 0.1, 0.1))[:3].tolist() == [True, False, True]
-
-
-def test_a_sample_without_a_finite_guess_is_the_first_suspect():
-    ledger = judged(margin=[1.0] * 2, dropped=[True, True])
-    ledger.add_column("guess", torch.float16, 0.0, width=2)
-    ledger["guess"] = torch.tensor([[0.1, 0.9], [float("nan")] * 2])
-    given = torch.zeros(2, dtype=torch.int64)
-    assert flags(ledger, given, Rate(0.5, 0.5, 0.5)).tolist() == [False, True]
-
-
-def test_a_flagged_label_comes_with_another_one_even_where_the_guess_agrees():
-    ledger = judged(margin=[1.0] * 3, dropped=[True, False, False])
-    ledger.add_column("guess", torch.float16, 0.0, width=3)
-    ledger["guess"] = torch.tensor([[0.5, 0.4, 0.1], [0.9, 0.0, 0.1], [0.1, 0.9, 0.0]])
-    labels = torch.tensor([0, 0, 1])
-    table = table_of(ledger, labels, Rate(0.3, 0.3, 0.3), class_names=["a", "b", "c"])
-    assert table["flagged"].tolist() == [True, False, False]
-    assert table["suggested_label"] == ["b", "a", "b"]
+    assert flags(judged(margin=[0.0], dropped=[True])) == [False]
 
 
 def test_without_logits_the_drop_alone_flags():
     ledger = Ledger(2)
     ledger.record_probe(Observation(torch.tensor([1.0, 2.0])))
     ledger.record_selection(torch.tensor([True, False]))
-    assert flags(ledger, torch.zeros(ledger.n, dtype=torch.int64)).tolist() == [False, True]
+    assert flags(ledger) == [False, True]
 
 
 def test_the_columns_are_the_documented_ones_in_order():
