@@ -17,11 +17,12 @@ from stepe.app.audit_folder import AuditFolder, digest
 from stepe.app.handed_over import RIDGE, HandedOver
 from stepe.app.judges import kind_of
 from stepe.audit.panel import EVIDENCE, MAKERS, STRANGERS, Shown, blocks_of, has_many_values, panel_for
-from stepe.audit.rounds import RHO_MAX, ROUNDS, Audit, Round, audit
+from stepe.audit.rounds import ROUNDS, Audit, Round, audit
 from stepe.beliefs.belief import Belief
 from stepe.beliefs.cut import cut
 from stepe.beliefs.issues import COLUMNS, Past, issue_table, margins_of
 from stepe.beliefs.names import Names
+from stepe.beliefs.rate import CAP_OF_ESTIMATE, rho_max_from_rate
 from stepe.data.encoders import write_encoder
 from stepe.data.encoders.numbers import numbers, stacked
 from stepe.data.source import Source
@@ -55,8 +56,6 @@ MOST_STORED = 20_000_000
 """rows x classes of which the guesses are stored for other tools"""
 LARGE = 1 << 24
 """rows x classes from which single precision is enough"""
-MARGIN, CAP = 0.05, 0.5
-"""above a known rate so much more is dropped, and half of all at most (the paper, section 3.4)"""
 HANDS_OVER: dict[DataKind, str] = {"table": "kernel", "features": "linear", "text": "linear", "images": "kernel"}
 """who hands over a model where no judge of the panel can"""
 
@@ -194,7 +193,7 @@ def rho_max_of(request: Request) -> float:
     """Return the most that rounds may leave out: as asked for, else by the known rate, else as much as seems wrong."""
     if isinstance(request.rho_max, float | int):
         return float(request.rho_max)
-    return RHO_MAX if request.noise_rate is None else min(CAP, request.noise_rate + MARGIN)
+    return CAP_OF_ESTIMATE if request.noise_rate is None else rho_max_from_rate(request.noise_rate)
 
 
 def handed_over(rows: Rows, panel: Panel, found: Audit) -> HandedOver:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from stepe.beliefs.belief import Belief
 from stepe.beliefs.believe import Grounds, believe
+from stepe.beliefs.rate import CAP_OF_ESTIMATE
 from stepe.beliefs.signal import has_signal
 from stepe.errors import InputError
 from stepe.judges.base import Floats, Judge, View, one_hot
@@ -22,8 +23,6 @@ ROUNDS = 3
 """rounds at most"""
 CHANGED = 0.01
 """a round that would learn from nearly the same rows as the last is not made: fewer than this share are others"""
-RHO_MAX = 0.8
-"""share of the rows that is left out at most"""
 MIN_KEEP = 0.5
 """share of every class that is never dropped: of a rare one, hardly recognised at first, all would go"""
 DOUBTED = 0.7
@@ -79,7 +78,7 @@ def audit(
     evidence: float = 1.0,
     strangers: float = 0.0,
     rounds: int = ROUNDS,
-    rho_max: float = RHO_MAX,
+    rho_max: float = CAP_OF_ESTIMATE,
     min_keep: float = MIN_KEEP,
     groups: Labels | None = None,
     trusted: Bools | None = None,

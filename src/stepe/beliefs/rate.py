@@ -3,6 +3,10 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from stepe.errors import InputError
+
+MARGIN, CAP = 0.05, 0.5
+"""above a known rate so much more is dropped, and half of all at most (the paper, section 3.4)"""
 CAP_OF_ESTIMATE = 0.8
 """the largest share that is ever dropped for what was found out: something has to be left to learn from"""
 
@@ -39,3 +43,19 @@ def stated_rate(found: Rate) -> str:
     return (
         f"About {found.rate:.0%} of the labels are estimated to be wrong (range: {found.low:.0%} to {found.high:.0%})."
     )
+
+
+def rho_max_from_rate(rate: float) -> float:
+    """Follow the paper's rule: ``min(0.5, rate + 0.05)``.
+
+    >>> rho_max_from_rate(0.4)
+    0.45
+    """
+    return min(CAP, check_rate(rate) + MARGIN)
+
+
+def check_rate(rate: float) -> float:
+    """Refuse what is no share."""
+    if not 0 <= rate <= 1:
+        raise InputError(f"the noise rate is {rate!r}; it must be a share in [0, 1]")
+    return float(rate)

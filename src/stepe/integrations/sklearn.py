@@ -31,11 +31,11 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 
 from stepe.app.networks import default_tuning, parts_that_serve, threads_for
-from stepe.audit.rounds import MIN_KEEP, RHO_MAX, ROUNDS, Audit, audit
+from stepe.audit.rounds import MIN_KEEP, ROUNDS, Audit, audit
 from stepe.beliefs.belief import Belief
 from stepe.beliefs.issues import Past, issue_table, margins_of
 from stepe.beliefs.names import Names
-from stepe.beliefs.rate import Rate
+from stepe.beliefs.rate import CAP_OF_ESTIMATE, Rate, rho_max_from_rate
 from stepe.data.encoders import FeatureEncoder
 from stepe.errors import InputError
 from stepe.judges.base import Floats
@@ -44,7 +44,6 @@ from stepe.judges.folds import InFolds, probabilities, seeded_clone
 from stepe.loop.ledger import Ledger
 from stepe.loop.randomness import Stream, seeded
 from stepe.methods import make_method
-from stepe.methods.defaults import rho_max_from_rate
 from stepe.methods.doors import DEFAULT_METHOD, Door, announce_method
 from stepe.methods.eliminating import Eliminating
 from stepe.models.mlp import MLP
@@ -281,7 +280,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         judge = InFolds("estimator", self.estimator, x, blocks, folds.folds, folds.splits, self._seed(), self.n_jobs)
         rho_max = self.rho_max
         if rho_max == "auto":
-            rho_max = RHO_MAX if self.noise_rate is None else rho_max_from_rate(self.noise_rate)
+            rho_max = CAP_OF_ESTIMATE if self.noise_rate is None else rho_max_from_rate(self.noise_rate)
         found = audit(
             judge,
             labels,

@@ -7,15 +7,13 @@ from typing import Any, Literal
 from torch import Tensor
 
 from stepe.beliefs.belief import Belief
-from stepe.beliefs.rate import CAP_OF_ESTIMATE
+from stepe.beliefs.rate import CAP_OF_ESTIMATE, check_rate, rho_max_from_rate
 from stepe.errors import InputError
 from stepe.loop.ledger import TRUST_MEMORY
 from stepe.loop.schedule import check_drop_fraction, check_epochs, default_warmup
 from stepe.loop.task import Task
 from stepe.methods.parts.ranking import Score
 
-MARGIN, CAP = 0.05, 0.5
-"""the paper's rule for a known rate: so much more is dropped, and at most so much"""
 AVERAGE, MEMORY, REFINE, USUAL_LENGTH = 0.85, 0.85, 0.5, 60
 """the defaults of Step-E+, in runs of so many epochs. A guess that forgets faster follows every whim of the model that
 trains on the sample; one that is slower falls behind, the more so in shorter runs"""
@@ -137,15 +135,6 @@ def resolve_rho_max(
     return (rule or rho_max_from_rate)(noise_rate)
 
 
-def rho_max_from_rate(rate: float) -> float:
-    """Follow the paper's rule: ``min(0.5, rate + 0.05)``.
-
-    >>> rho_max_from_rate(0.4)
-    0.45
-    """
-    return min(CAP, check_rate(rate) + MARGIN)
-
-
 def rho_max_as_known(rate: float) -> float:
     """Drop as many as are wrong, as Step-E+ does: of what it drops in vain, little is lost."""
     return min(CAP_OF_ESTIMATE, check_rate(rate))
@@ -155,13 +144,6 @@ def rho_max_by(belief: Belief, labels: Tensor) -> float:
     """Return the most to drop by what is believed: the doubted labels of all classes that are recognised."""
     doubted = (belief.p_right < DOUBTED) & belief.recognised[labels.cpu().numpy()]
     return min(CAP_OF_ESTIMATE, float(doubted.mean()))
-
-
-def check_rate(rate: float) -> float:
-    """Refuse what is no share."""
-    if not 0 <= rate <= 1:
-        raise InputError(f"the noise rate is {rate!r}; it must be a share in [0, 1]")
-    return float(rate)
 
 
 def resolve_warmup(warmup: int | Literal["auto"] | None, epochs: int) -> int:

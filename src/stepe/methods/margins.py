@@ -12,11 +12,12 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
+from stepe.beliefs.rate import CAP
 from stepe.loop.ledger import Ledger, Observation, read_rows, write_rows
 from stepe.loop.plan import Plan
 from stepe.loop.probe import margins
 from stepe.loop.task import Batch, Forward, Task
-from stepe.methods.defaults import CAP, resolve_rho_max
+from stepe.methods.defaults import resolve_rho_max
 from stepe.methods.plain import Plain
 from stepe.methods.robust_loss import check_logits
 from stepe.options import Option

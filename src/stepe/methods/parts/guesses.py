@@ -16,7 +16,6 @@ from torch import Tensor
 
 from stepe.beliefs.belief import Belief
 from stepe.beliefs.believe import believe
-from stepe.beliefs.rate import UNKNOWN
 from stepe.beliefs.signal import recognised_classes
 from stepe.loop.ledger import JudgedBy, Ledger
 from stepe.loop.task import Task
@@ -137,8 +136,6 @@ def believe_guess(task: Task, guess: Tensor, judged_by: JudgedBy, recognised: Bo
     recognised = recognised_by(guess, task.labels) if recognised is None else recognised
     guesses = sharpened(guesses, labels)
     belief = believe(labels, guesses, evidence=evidence, trusted=trusted, learned=learned, recognised=recognised)
-    if not belief.has_signal:
-        belief = replace(belief, rate=UNKNOWN)
     if learned is None:
         return belief
     return replace(
