@@ -37,7 +37,18 @@ from stepe.options.layout import DataKind
 from stepe.run.environment import environment
 from stepe.run.folder import RunFolder
 from stepe.run.previews import worth_showing, write_previews
-from stepe.run.record import AUDIT, PREPROCESSING, Config, Environment, Fit, MethodFacts, NoiseFound, Request, Summary
+from stepe.run.record import (
+    AUDIT,
+    PREPROCESSING,
+    Config,
+    Environment,
+    Fit,
+    MethodFacts,
+    NoiseFound,
+    ProbeFacts,
+    Request,
+    Summary,
+)
 from stepe.run.saved_belief import write_belief
 from stepe.tables.cells import escape_texts
 from stepe.tables.delimited import of_frame
@@ -361,6 +372,7 @@ def _summary(
         flagged=int(training.flagged.sum()),
         seconds=seconds,
         seconds_per_epoch=seconds / len(found.rounds),
+        probe=ProbeFacts("judges"),
         noise_rate=training.found_rate,
         hardly_recognised=tuple(training.hardly_recognised),
         test_accuracy=test_accuracy,

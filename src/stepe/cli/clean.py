@@ -154,7 +154,8 @@ def _show_result(run: "Run", written: Path | None, *, quiet: bool, as_json: bool
     console.print()
     for sentence in _told(run):
         console.print(sentence, highlight=False, soft_wrap=True, markup=False)
-    console.print(f"{run.summary.flagged:,} of {run.summary.samples:,} labels look wrong:", highlight=False)
+    look = "are worth a look" if run.belief.may_be_clean else "look wrong"
+    console.print(f"{run.summary.flagged:,} of {run.summary.samples:,} labels {look}:", highlight=False)
     for file in filter(None, (run.path / "issues.csv", written, report)):
         console.print(f"  {file}", highlight=False, soft_wrap=True, markup=False)
     if run.summary.flagged:

@@ -81,7 +81,11 @@ Group = Annotated[
 ]
 SplitBy = Annotated[
     str | None,
-    Option("Column whose values (patients, users) are held out as a whole or not at all.", PANEL, metavar="COL"),
+    Option(
+        "Column whose values (patients, users) are held out, or left out by who judges them, as a whole or not at all.",
+        PANEL,
+        metavar="COL",
+    ),
 ]
 Holdout = Annotated[
     float,

@@ -88,7 +88,7 @@ Compare = Annotated[
     Option(
         "Train plain and, where clean labels are known, oracle too.",
         EXPERIMENT,
-        default="on for bundled data, else off",
+        default="on for bundled data where a network judges, else off",
     ),
 ]
 Out = Annotated[

@@ -111,7 +111,7 @@ def hardly_recognised(run: "RunFolder") -> str:
 def _cautions(belief: Belief) -> Iterator[str]:
     """Say how far to trust the numbers, and what to do where there are none."""
     if not tells_enough(belief):
-        yield "Add more rows, better features (an encoder: --model) or another column."
+        yield "Add more rows, better features, or columns that say more."
         return
     if belief.rate_was_found:
         yield "The range spans what different estimates say. A model's own mistakes can pass for wrong labels."
