@@ -13,6 +13,7 @@ probabilities are looked for in $STEPE_DATA (docs/data.md). LightGBM takes part 
 """
 
 import json
+import multiprocessing
 import os
 import resource
 import subprocess
@@ -50,10 +51,12 @@ from stepe.beliefs.believe import Grounds, believe
 from stepe.data.encoders import TableEncoder, TextEncoder
 from stepe.data.noise import Noise
 from stepe.data.source import digits
+from stepe.files import write_text
 from stepe.judges.blocks import Blocks
 from stepe.loop.metrics import auroc, detection
 from stepe.options.layout import DataKind
 from stepe.run.environment import commit
+from stepe.training.environment import describe_environment
 
 try:
     from cleanlab.filter import find_label_issues
@@ -473,6 +476,29 @@ def measure(key: Key) -> Row:
     return row
 
 
+def measure_stepe(key: Key) -> Row:
+    """What stepe alone finds, for rows whose rivals were measured before."""
+    warnings.simplefilter("ignore")
+    name, noise, seed = key
+    case = load(name)
+    given = planted(case, noise, seed)
+    _warm(case.kind)
+    found = by_stepe(case, given, seed)
+    return {"key": list(key), "stepe": quality(found, given.wrong) | found.more | {"commit": commit()}}
+
+
+def measure_again(path: Path, processes: int) -> None:
+    """Measure stepe anew in every row there is, after it has changed; its rivals stay as they were."""
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    rows = {(row["data"], row["noise"], row["seed"]): row for row in stored["rows"]}
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for done, found in enumerate(pool.imap_unordered(measure_stepe, list(rows)), start=1):
+            rows[tuple(found["key"])]["found"]["stepe"] = found["stepe"]
+            print(f"{done}/{len(rows)} {' '.join(map(str, found['key']))}", file=sys.stderr)
+    stored |= {"rows": list(rows.values()), "environment": describe_environment()}
+    write_text(path, json.dumps(stored, indent=1) + "\n")
+
+
 def _row(key: Key, case: Case, given: Planted) -> Row:
     return {
         "data": key[0],
@@ -554,7 +580,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one seed")
     parser.add_argument("--command", action="store_true", help="`stepe clean` alone, as a person calls it")
     parser.add_argument("--summary", action="store_true", help="print what --out holds, and measure nothing")
+    parser.add_argument("--again", action="store_true", help="stepe alone, in the rows that --out holds")
     arguments = parser.parse_args()
+    if arguments.again:
+        measure_again(arguments.out, arguments.processes)
+        return
     if arguments.summary:
         print(summary(json.loads(arguments.out.read_text(encoding="utf-8"))["rows"]))
         return
