@@ -264,7 +264,10 @@ def test_copies_under_the_same_wrong_label_do_not_vouch_for_each_other(tmp_path)
     texts = [f"{kind} number {row}" for row, kind in enumerate(kinds)]
     copied = pd.DataFrame({"text": [*texts, *["cat number one"] * 6], "kind": [*given, *["dog"] * 6]})
     found = stepe.clean(copied, label="kind", text="text", out=tmp_path / "run")
-    assert found.samples.sort_values("row")["flagged"].iloc[-6:].all()
+    suspicion = found.samples.sort_values("row")["suspicion"].to_numpy()
+    assert suspicion[-6:].min() > suspicion[:300][given == kinds].max()
+    with np.load(found.path / "probabilities.npz") as guesses:
+        assert (guesses["probability"][-6:, found.class_names.index("cat")] > 0.9).all()
 
 
 @pytest.mark.parametrize(
@@ -274,6 +277,9 @@ def test_copies_under_the_same_wrong_label_do_not_vouch_for_each_other(tmp_path)
         ({"judges": "network,forest"}, "mixes a network with others"),
         ({"judges": "forest", "epochs": 5}, "--epochs is for networks, and --judges names forest"),
         ({"judges": "network", "evidence": 0.5}, "--evidence is for judges that are no network"),
+        ({"epochs": 5, "evidence": 0.5}, "--evidence is for judges that are no network: leave it or --epochs out"),
+        ({"method": "step-e", "top": 5}, "leave it or --method out; `stepe cleaned` has --top for any run"),
+        ({"judges": "network", "min_suspicion": 0.5}, "`stepe cleaned` has --min-suspicion for any run"),
         ({"evidence": 0.0}, "evidence is 0.0; it must be a number in"),
         ({"min_suspicion": 1.5}, "min_suspicion is 1.5"),
     ],
@@ -311,6 +317,10 @@ def test_tiny_pictures_are_judged_by_their_pixels_and_larger_ones_by_a_network(t
         level = 60 if number % 2 else 190
         pixels = np.clip(random.normal(level, 20, (side, side, 3)), 0, 255).astype(np.uint8)
         Image.fromarray(pixels).save(folder / f"{number}.png")
+    if method != "audit":
+        with pytest.raises(InputError, match="--top is for judges that are no network: leave it out, or choose other"):
+            stepe.clean(tmp_path / "pictures", out=tmp_path / "run", top=5)
+        assert not (tmp_path / "run").exists()
     options = {} if method == "audit" else {"epochs": 2, "judges": "network"}
     run = stepe.clean(tmp_path / "pictures", out=tmp_path / "run", **options)
     assert run.method == method

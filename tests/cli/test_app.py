@@ -149,7 +149,7 @@ def test_the_help_of_clean_mentions_every_method_option_and_default(call, monkey
         assert option in text
     for default in ("step-e", "symmetric:0.4 for bundled data", "20 to 60", "a sixth", "min(0.5, rate + 0.05)"):
         assert default in text
-    for default in ("[default: 0]", "runs/DATA-N", "[default: auto]", "on for bundled data"):
+    for default in ("[default: 0]", "runs/DATA-N", "[default: auto]", "on for bundled data where a network judges"):
         assert default in text
 
 

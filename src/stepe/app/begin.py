@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stepe.app.clean import clean
 from stepe.app.decided import Review, describe_decisions
 from stepe.app.interrupted import resumable
-from stepe.app.judges import choose_judges, judges_for, why_network
+from stepe.app.judges import check_for_network, choose_judges, judges_for, why_network
 from stepe.app.run import Run
 from stepe.data import arrays
 from stepe.data.cifar_n import NAMES as CIFAR
@@ -113,6 +113,8 @@ def prepare(data: Any, options: dict[str, Any], say: Callable[[str], None], begu
     if source.image_shape is not None and source.kind == "images":
         layout = replace(layout, image_size=source.image_shape[0])
     judges = judges or judges_for(source)
+    if judges == NETWORK:
+        check_for_network(options)
     review = None if options["decisions"] is None else _review_of(options["decisions"], begun)
     name = default_name(source.name if in_memory else str(data))
     options = options | {"data": source.reference, "image_size": layout.image_size, "judges": judges}

@@ -11,7 +11,7 @@ from stepe.options.layout import DataKind
 
 OF_NETWORKS = ("method", "preset", "model", "epochs", "balanced", "strong", "warmup", "probe", "track")
 """options that only networks have"""
-OF_JUDGES = ("evidence",)
+OF_JUDGES = ("evidence", "top", "min_suspicion")
 """options that only judges have"""
 
 
@@ -19,6 +19,7 @@ def choose_judges(options: Mapping[str, Any]) -> str | None:
     """Return who was asked to judge; ``None``: it is left to the data."""
     asked, given = options["judges"], given_to_networks(options)
     if asked is None and given and not options["compare"]:
+        check_for_network(options)
         return NETWORK
     names = [] if asked is None else asked.split(",")
     if unknown := [name for name in names if name not in (*JUDGE_NAMES, NETWORK)]:
@@ -26,12 +27,21 @@ def choose_judges(options: Mapping[str, Any]) -> str | None:
     if NETWORK in names:
         if len(names) > 1:
             raise InputError(f"--judges {asked} mixes a network with others; name the network alone, or the others")
-        if useless := [f"--{name}" for name in OF_JUDGES if options[name] is not None]:
-            raise InputError(f"{useless[0]} is for judges that are no network; leave it out, or --judges network")
+        check_for_network(options)
         return NETWORK
     if asked is not None and given and not options["compare"]:
         raise InputError(f"{given[0]} is for networks, and --judges names {asked}; leave one of the two out")
     return ",".join(dict.fromkeys(names)) or None
+
+
+def check_for_network(options: Mapping[str, Any]) -> None:
+    """Refuse what a network that judges would silently ignore."""
+    useless = [f"--{name.replace('_', '-')}" for name in OF_JUDGES if options[name] is not None]
+    if useless:
+        asked = ["--judges network"] if options["judges"] == NETWORK else given_to_networks(options)
+        instead = f"leave it or {asked[0]} out" if asked else "leave it out, or choose other judges with --judges"
+        later = "" if "--evidence" in useless else f"; `stepe cleaned` has {useless[0]} for any run"
+        raise InputError(f"{useless[0]} is for judges that are no network: {instead}{later}")
 
 
 def given_to_networks(options: Mapping[str, Any]) -> list[str]:
