@@ -235,7 +235,7 @@ def test_what_was_checked_is_never_flagged_held_out_or_asked_for_by_number(table
     assert {*found.samples[checked]["split"]} == {"train", "test"}
     assert (found.samples[checked]["suspicion"] == 0).all()
     assert not found.samples[checked]["flagged"].any()
-    assert found.samples[~checked]["flagged"].all()
+    assert found.samples[~checked & (found.samples["split"] == "train")]["flagged"].all()
     assert not (set(found.suspects(top=300)["row"]) & set(found.samples[checked]["row"]))
 
 

@@ -257,3 +257,17 @@ def test_rows_of_a_block_never_vote_on_each_other_in_a_forest(classes: int) -> N
         changed[tree.unseen] = np.roll(changed[tree.unseen], 1, axis=1)
         unseen = blocks.number[tree.unseen]
         assert not np.isin(unseen, np.delete(blocks.number, tree.unseen)).any(), "a block was torn apart"
+
+
+@every_judge
+def test_a_row_that_teaches_nothing_is_not_judged_by_its_block(make: Maker) -> None:
+    """A row of a patient that was dropped must not be confirmed by the other rows of that patient."""
+    columns, labels = made_data()
+    blocks = Blocks(np.arange(120) // 2)
+    judge, targets, weights = make(columns, blocks), one_hot(labels, 3), np.ones(120)
+    weights[0] = 0
+    view = judge.look(weights, targets)
+    changed = targets.copy()
+    changed[1] = np.roll(changed[1], 1)
+    again = judge.look(weights, changed, view.settings)
+    np.testing.assert_allclose(again.probability[0], view.probability[0], atol=1e-8)

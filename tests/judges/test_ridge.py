@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import RidgeCV
 
 from stepe.judges import ridge
-from stepe.judges.axes import on_few_axes
+from stepe.judges.axes import FewAxes
 from stepe.judges.base import Floats, one_hot
 from stepe.judges.blocks import Blocks
 from stepe.judges.kernel import kernel, rank_kernel
@@ -95,7 +95,7 @@ def test_what_is_gathered_in_parts_adds_up() -> None:
 @pytest.mark.parametrize("columns", [30, 5_000])
 def test_more_columns_than_rows_keep_all_products(columns: int) -> None:
     rows = np.random.default_rng(0).standard_normal((40, columns))
-    few = on_few_axes(rows)
+    few = FewAxes(rows).rows
     assert few.shape[1] <= 800
     np.testing.assert_allclose(few @ few.T, rows @ rows.T, atol=1e-6)
 

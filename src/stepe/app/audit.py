@@ -22,14 +22,14 @@ from stepe.beliefs.belief import Belief
 from stepe.beliefs.cut import cut
 from stepe.beliefs.issues import COLUMNS, Past, issue_table, margins_of
 from stepe.beliefs.names import Names
-from stepe.beliefs.rate import CAP_OF_ESTIMATE, rho_max_from_rate
+from stepe.beliefs.rate import CAP_OF_ESTIMATE, Rate, rho_max_from_rate
 from stepe.data.encoders import write_encoder
 from stepe.data.encoders.numbers import numbers, stacked
 from stepe.data.source import Source
 from stepe.files import inside, plain, replacing, sweep, write_text
 from stepe.judges.base import Floats, one_hot
 from stepe.judges.neighbours import Neighbours
-from stepe.judges.panel import Panel
+from stepe.judges.panel import Panel, settings_of
 from stepe.judges.ridge import Ridge
 from stepe.judges.ridge_model import RidgeModel
 from stepe.loop.metrics import accuracy, auroc, detection
@@ -158,7 +158,7 @@ def told_of_little(n: int, classes: int) -> Iterator[str]:
     """Say what few rows can and cannot tell."""
     if n < FEW:
         yield f"{n} rows are few: the most suspicious labels can be ranked, but how many are wrong can hardly be told"
-    if classes > n / 2:
+    if classes > max(2, n / 2):
         yield (
             f"there are {classes} classes for {n} rows: of a class with one label nothing can be told, since no other "
             "row says what it looks like; merge rare classes, or add rows"
@@ -213,17 +213,11 @@ def handed_over(rows: Rows, panel: Panel, found: Audit) -> HandedOver:
     by_name = {judge.name: judge for judge in panel.judges}
     name = HANDS_OVER[kind_of(source)]
     judge = by_name.get(name) or next((each for each in panel.judges if isinstance(each, Ridge)), None)
-    settings = {}
-    if judge is None:
-        judge = MAKERS[name](rows.shown)
-    else:
-        start = f"{judge.name} "
-        settings = {key.removeprefix(start): value for key, value in last.view.settings.items() if start in key}
+    settings = None if judge is None else settings_of(judge, last.view.settings)
+    judge = judge or MAKERS[name](rows.shown)
     assert isinstance(judge, Ridge)
     weights, targets = found.kept.astype(np.float64), one_hot(rows.labels, source.classes)
-    if "penalty" not in settings:
-        settings = dict(judge.look(weights, targets).settings)
-    model: RidgeModel = judge.model(weights, targets, settings)
+    model: RidgeModel = judge.model(weights, targets, settings or judge.look(weights, targets).settings)
     return HandedOver(source.encoder, rows.idf, model)
 
 
@@ -274,11 +268,10 @@ def _write(
 ) -> None:
     source, path = rows.source, folder.path
     run = RunFolder(path)
-    belief = with_cut(found.belief, request)
-    n = len(source.labels)
-    training, held_out = rows_of(belief, slice(0, n)), rows_of(belief, slice(n, rows.judged))
+    n, belief = len(source.labels), with_rate(found.belief, request)
+    training, held_out = with_cut(rows_of(belief, slice(0, n)), request), rows_of(belief, slice(n, rows.judged))
     folder.end(training.p_right, training.suggestion)
-    guess = np.mean([each.view.probability for each in found.rounds], axis=0)
+    guess = mean_guess(found)
     samples = _samples(rows, found, training, held_out, guess)
     model.write(run)
     with replacing(inside(path, "samples.parquet")) as temporary:
@@ -383,6 +376,22 @@ def _summary(
         noise=noise,
         unlabelled=None if source.unlabelled_x is None else len(source.unlabelled_x),
     )
+
+
+def mean_guess(found: Audit) -> Floats:
+    """Return what the rounds said on average."""
+    guess = found.rounds[0].view.probability.copy()
+    for each in found.rounds[1:]:
+        guess += each.view.probability
+    guess /= len(found.rounds)
+    return guess
+
+
+def with_rate(belief: Belief, request: Request) -> Belief:
+    """Take the rate that a person knows."""
+    if (known := request.noise_rate) is None:
+        return belief
+    return replace(belief, rate=Rate(known, known, known), rate_was_found=False)
 
 
 def with_cut(belief: Belief, request: Request) -> Belief:

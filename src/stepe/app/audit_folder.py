@@ -115,7 +115,8 @@ def digest(*arrays: Any) -> str:
     found = hashlib.sha256()
     for array in arrays:
         if array is not None:
-            found.update(np.ascontiguousarray(array).tobytes())
+            whole = np.ascontiguousarray(array)
+        found.update(whole.data.cast("B") if whole.size else b"")
     return found.hexdigest()[:16]
 
 

@@ -67,14 +67,20 @@ class Shown:
         return self.axes if issparse(self.inputs) else np.asarray(self.inputs, dtype=np.float64)
 
 
+def in_single(columns: Floats) -> npt.NDArray[np.float32]:
+    """Return columns in single precision, as trees take them; what it cannot hold is the largest that it can."""
+    most = np.finfo(np.float32).max
+    return np.clip(columns, -most, most).astype(np.float32)
+
+
 MAKERS: dict[str, Callable[[Shown], Judge]] = {
     "linear": lambda shown: linear(shown.axes, shown.blocks, seed=shown.seed, before=shown.to_axes),
     "kernel": lambda shown: kernel(shown.columns, shown.blocks, seed=shown.seed, before=shown.to_columns),
     "ranks": lambda shown: rank_kernel(shown.columns, shown.blocks, seed=shown.seed, before=shown.to_columns),
-    "forest": lambda shown: Forest(shown.columns.astype(np.float32), shown.blocks, shown.seed),
+    "forest": lambda shown: Forest(in_single(shown.columns), shown.blocks, shown.seed),
     "neighbours": lambda shown: Neighbours(shown.neighbours, shown.blocks),
     "boosting": lambda shown: InFolds(
-        "boosting", HistGradientBoostingClassifier(), shown.columns, shown.blocks, seed=shown.seed
+        "boosting", HistGradientBoostingClassifier(early_stopping=False), shown.columns, shown.blocks, seed=shown.seed
     ),
 }
 DEFAULT: dict[DataKind, tuple[str, ...]] = {

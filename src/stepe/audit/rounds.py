@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepe.beliefs.belief import Belief
-from stepe.beliefs.believe import Grounds, believe
+from stepe.beliefs.believe import DOUBTED, Grounds, believe
 from stepe.beliefs.rate import CAP_OF_ESTIMATE
 from stepe.beliefs.signal import has_signal
 from stepe.errors import InputError
@@ -25,8 +25,6 @@ CHANGED = 0.01
 """a round that would learn from nearly the same rows as the last is not made: fewer than this share are others"""
 MIN_KEEP = 0.5
 """share of every class that is never dropped: of a rare one, hardly recognised at first, all would go"""
-DOUBTED = 0.7
-"""labels less likely to be right than this are dropped in the next round: more than are wrong, as in Step-E"""
 
 
 @dataclass(frozen=True)

@@ -52,4 +52,4 @@ class Belief:
     @property
     def may_be_clean(self) -> bool:
         """Whether it may be that no label is wrong: the range of the rate begins at 0."""
-        return self.rate_was_found and self.has_signal and self.rate.low == 0 and not self.rate.is_unknown
+        return self.rate_was_found and self.has_signal and self.rate.may_be_none

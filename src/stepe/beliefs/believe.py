@@ -22,6 +22,8 @@ from stepe.beliefs.signal import rare_classes, recognised_classes
 
 FLAGGED = 0.5
 """labels more suspicious than this are pointed out: they are more likely wrong than right"""
+DOUBTED = 0.7
+"""labels less likely to be right than this are dropped, where that is found out: more than are wrong, as in Step-E"""
 STEPS = 5
 """in which the noise is undone where there is one look; every further look undoes some of it by itself"""
 SURE, STEEP = 3.0, 3.0
@@ -72,7 +74,7 @@ def believe(
     taught = np.ones(len(labels), dtype=np.bool_) if learned is None else learned
     grounds = Grounds.of(labels, looks, learned, strangers)
     p_right, suggestion, confidence = grounds.posterior(evidence)
-    others = [grounds.p_right(evidence + sway) for sway in (-SWAY, SWAY)]
+    others = [grounds.p_right(max(0.0, evidence + sway)) for sway in (-SWAY, SWAY)]
     if len(looks) > 1:
         others.append(Grounds.of(labels, looks[:-1], learned, strangers).p_right(evidence))
     checked = np.zeros(len(labels), dtype=np.bool_) if trusted is None else trusted
@@ -87,7 +89,7 @@ def believe(
         recognised = recognised_classes(labels[taught], looks[0][taught])
     signal = bool(recognised.any())
     right, rate = settled(recognised)
-    if rate.low == 0:  # where nothing need be wrong, being rare is no reason to be called so
+    if rate.may_be_none:  # where nothing need be wrong, being rare is no reason to be called so
         recognised = recognised.copy()
         recognised[rare_classes(labels[taught], len(recognised))] = False
         right, rate = settled(recognised)

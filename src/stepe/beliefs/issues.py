@@ -86,12 +86,14 @@ def issue_table(
         confidence.tolist(),
         strict=True,
     )
+    given = names.given or given_names(kind, labels, class_names)
+    why = _reason_of_judges if past.by_judges else _reason
     return {
         "rank": rank,
         "id": names.ids,
         "row": np.asarray(names.rows, dtype=np.int64),
         "split": [names.split] * n,
-        "given_label": names.given or given_names(kind, labels, class_names),
+        "given_label": given,
         "suggested_label": suggested,
         "suspicion": suspicion,
         "suggestion_confidence": confidence,
@@ -99,7 +101,7 @@ def issue_table(
         "flagged": belief.flagged,
         "dropped_share": past.dropped_share.round(4),
         "margin": past.margin.astype(np.float64).round(4),
-        "reason": [(_reason_of_judges if past.by_judges else _reason)(*row) for row in told],
+        "reason": [why(*row, given=label) for row, label in zip(told, given, strict=True)],
         "status": names.status or ["open"] * n,
         **({} if names.groups is None else {"group": names.groups}),
     }
@@ -121,15 +123,19 @@ def suggested_names(
     return turned_names(labels, belief.suggestion, (belief.suggestion >= 0) & (past.margin < 0), class_names)
 
 
-def _reason_of_judges(flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float) -> str:
+def _reason_of_judges(
+    flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float, given: str
+) -> str:
     if not flagged:
         return ""
+    if suggested == given:
+        return "judges that never saw this label rather agree with it"
     if not suggested:
         return "looks like none of the classes to judges that never saw this label"
     return f"looks like {suggested} to judges that never saw this label ({confidence:.0%})"
 
 
-def _reason(flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float) -> str:
+def _reason(flagged: bool, dropped: bool, dropped_share: float, suggested: str, confidence: float, given: str) -> str:
     often = f"dropped in {dropped_share:.0%} of the epochs after the warm-up"
     if flagged:
         sure = "" if confidence != confidence else f" ({confidence:.0%})"

@@ -7,6 +7,8 @@ from stepe.errors import InputError
 
 MARGIN, CAP = 0.05, 0.5
 """above a known rate so much more is dropped, and half of all at most (the paper, section 3.4)"""
+NOTHING = 0.005
+"""a smaller share is 0%"""
 CAP_OF_ESTIMATE = 0.8
 """the largest share that is ever dropped for what was found out: something has to be left to learn from"""
 
@@ -23,6 +25,11 @@ class Rate:
     def is_unknown(self) -> bool:
         """Whether nothing could be said."""
         return self == UNKNOWN
+
+    @property
+    def may_be_none(self) -> bool:
+        """Whether it may be that nothing is wrong, as far as a whole percent tells."""
+        return self.low < NOTHING and not self.is_unknown
 
     def to_json(self) -> dict[str, Any]:
         """Return the rate as JSON values, for checkpoints and summaries."""

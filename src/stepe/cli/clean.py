@@ -180,4 +180,5 @@ def _told(run: "Run") -> Iterator[str]:
     if unjudged := hardly_recognised(run):
         yield unjudged
     if summary.held_out_flagged is not None:
-        yield f"Of the {summary.held_out:,} held-out labels {summary.held_out_flagged:,} look wrong."
+        look = "looks" if summary.held_out_flagged == 1 else "look"
+        yield f"{summary.held_out_flagged:,} of {summary.held_out:,} held-out labels {look} wrong, too."

@@ -11,6 +11,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -30,6 +31,7 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
+from stepe.app.clean import clean
 from stepe.app.networks import default_tuning, parts_that_serve, threads_for
 from stepe.audit.rounds import MIN_KEEP, ROUNDS, Audit, audit
 from stepe.beliefs.belief import Belief
@@ -48,6 +50,7 @@ from stepe.methods.doors import DEFAULT_METHOD, Door, announce_method
 from stepe.methods.eliminating import Eliminating
 from stepe.models.mlp import MLP
 from stepe.models.sparse import SparseMLP
+from stepe.options import declared_options
 from stepe.samples.sparse import SparseSamples, SparseScale, entries
 from stepe.training.building import check_trusted, find_device
 from stepe.training.fit import begin
@@ -214,6 +217,10 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.estimator is not None and not is_classifier(self.estimator):
             raise InputError(f"estimator is {self.estimator!r}; it must be a classifier, for instance of scikit-learn")
 
+        known = declared_options(clean)
+        for name in ("rho_max", "noise_rate", *(("min_keep", "evidence") if self.estimator is not None else ())):
+            known[name].check(getattr(self, name))
+
     def _check_weights_are_of_use(self) -> None:
         if self.estimator is not None and not has_fit_parameter(self.estimator, "sample_weight"):
             raise InputError(f"{type(self.estimator).__name__}.fit() takes no sample_weight; leave it out here too")
@@ -267,7 +274,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _audit(self, x: Any, labels: npt.NDArray[np.int64], weight: Floats | None, trusted: Any) -> tuple[Audit, Any]:
         """Have clones judge the rows, each those that it was not fitted on; then fit one on what is kept."""
         rounds = ROUNDS if self.rounds is None else self.rounds
-        if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        if isinstance(rounds, bool) or not isinstance(rounds, Integral) or rounds < 1:
             raise InputError(f"rounds is {rounds!r}; it must be a whole number, at least 1")
         if self.probe != "auto" and not self.probe.startswith("cross:"):
             raise InputError(
@@ -279,7 +286,7 @@ class StepEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         blocks = Blocks.of_one_row(len(labels))
         judge = InFolds("estimator", self.estimator, x, blocks, folds.folds, folds.splits, self._seed(), self.n_jobs)
         rho_max = self.rho_max
-        if rho_max == "auto":
+        if rho_max is None or rho_max == "auto":
             rho_max = CAP_OF_ESTIMATE if self.noise_rate is None else rho_max_from_rate(self.noise_rate)
         found = audit(
             judge,

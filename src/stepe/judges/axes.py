@@ -102,10 +102,5 @@ class FewAxes:
         return reduced.fit_transform(csr_matrix(self.features)), reduced.components_.T
 
 
-def on_few_axes(features: Any, *, most: int = AXES, seed: int = 0) -> Floats:
-    """Put rows of numbers on their main axes, where there are more columns than a judge needs."""
-    return np.asarray(FewAxes(features, seed, most).rows, dtype=np.float64)
-
-
 def _compact(directions: Floats) -> Floats:
     return directions.astype(np.float32) if directions.size > LARGE else directions

@@ -72,7 +72,9 @@ class Forest:
         random = np.random.default_rng((self.seed, number))
         drawn = np.bincount(random.integers(0, self.blocks.count, self.blocks.count), minlength=self.blocks.count)
         counts = drawn[self.blocks.number] * weights
-        seen, unseen = np.flatnonzero(counts), np.flatnonzero((drawn[self.blocks.number] == 0) | (weights == 0))
+        # Not drawn, or drawn for nothing: no row of the block counts.
+        foreign = np.bincount(self.blocks.number, counts, minlength=self.blocks.count) == 0
+        seen, unseen = np.flatnonzero(counts), np.flatnonzero(foreign[self.blocks.number])
         if not len(seen) or not len(unseen) or not self.columns.shape[1]:
             return Tree(unseen[:0], unseen[:0], targets[:0])
         tree = ExtraTreeRegressor(min_samples_leaf=LEAF, max_features="sqrt", random_state=random.integers(2**31))

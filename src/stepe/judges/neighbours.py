@@ -78,7 +78,7 @@ def nearly_nearest(features: npt.ArrayLike, k: int, *, seed: int = 0) -> npt.NDA
 
 def _on_the_grid(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Scale rows to length 1, in whole steps; those without a direction become zero."""
-    largest = np.abs(rows).max(1, keepdims=True)  # taken out first: squares of small numbers vanish
+    largest = np.abs(rows).max(1, keepdims=True, initial=0)  # taken out first: squares of small numbers vanish
     with np.errstate(all="ignore"):
         scaled = rows / largest
         unit = scaled / np.sqrt((scaled * scaled).sum(1, keepdims=True))

@@ -26,7 +26,7 @@ class Panel:
 
         The settings are those of the judges, each under its name, and each judge's share of the mixture.
         """
-        views = [judge.look(weights, targets, _of(judge, settings)) for judge in self.judges]
+        views = [judge.look(weights, targets, settings_of(judge, settings)) for judge in self.judges]
         views_of = [view.probability for view in views]
         if settings is None:
             shares = mixture(views_of, weights, targets)
@@ -70,7 +70,7 @@ def mixture(views: Sequence[Floats], weights: Floats, targets: Floats) -> Floats
     return shares
 
 
-def _of(judge: Judge, settings: Settings | None) -> Settings | None:
+def settings_of(judge: Judge, settings: Settings | None) -> Settings | None:
     """Return a judge's own part of the panel's settings."""
     if settings is None:
         return None

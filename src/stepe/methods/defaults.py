@@ -7,6 +7,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from stepe.beliefs.belief import Belief
+from stepe.beliefs.believe import DOUBTED
 from stepe.beliefs.rate import CAP_OF_ESTIMATE, check_rate, rho_max_from_rate
 from stepe.errors import InputError
 from stepe.loop.ledger import TRUST_MEMORY
@@ -17,8 +18,6 @@ from stepe.methods.parts.ranking import Score
 AVERAGE, MEMORY, REFINE, USUAL_LENGTH = 0.85, 0.85, 0.5, 60
 """the defaults of Step-E+, in runs of so many epochs. A guess that forgets faster follows every whim of the model that
 trains on the sample; one that is slower falls behind, the more so in shorter runs"""
-DOUBTED = 0.7
-"""labels less likely to be right than this are dropped, where that is found out: more than are wrong"""
 RAMP_END = 0.6
 """share of a run of Step-E+ after which the ramp ends: the corrections need time to be learned"""
 RAMP_END_WITH_WINDOWS = 0.8

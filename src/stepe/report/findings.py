@@ -23,7 +23,7 @@ HALF, FEW, NOTABLY = 0.5, 5, 1.5
 def headline(run: "RunFolder") -> str:
     """Say in one sentence what was found.
 
-    The shares are of the training labels: held-out ones are never flagged.
+    The shares are of the labels that were learned from.
     """
     flagged, n = run.summary.flagged, run.summary.samples
     belief, estimate = run.belief, run.belief.found_rate

@@ -39,7 +39,9 @@ def verdicts(samples: "pd.DataFrame", min_confidence: float = MIN_CONFIDENCE) ->
     suspect = samples["flagged"].astype(bool) & ~settled & (status != "kept")
     action = pd.Series("keep", samples.index).mask(suspect, "suspect").mask(settled, "relabel")
     better = suggested.mask(settled & (reviewed != ""), reviewed)
-    sure = samples["suggestion_confidence"].astype(float) >= min_confidence  # nothing is sure that is not known (NaN)
+    # Nothing is sure that is not known (NaN), nor surer than that the label is wrong.
+    surest = samples[["suggestion_confidence", "suspicion"]].astype(float).min(axis=1, skipna=False)
+    sure = surest >= min_confidence
     # Without a prediction there is nothing to suggest: the label stays.
     label = given.mask(((suspect & sure) | settled) & (better != ""), better)
     return pd.DataFrame({"row": samples["row"], "action": action, "label": label})

@@ -16,7 +16,7 @@ from stepe.run.folder import RunFolder
 from stepe.run.record import AUDIT
 
 SPLIT = "train"
-"""the only samples that are reviewed: held-out ones are never flagged"""
+"""the samples that are reviewed: those that were learned from"""
 ACTIONS, CHOICES = 500, 5_000
 """actions, and choices of one action, that are taken at once"""
 LONGEST_ID = 100
