@@ -54,13 +54,14 @@ class Shape:
     columns: int
     classes: int
     who: str
-    """"stepe", "cleanlab", or "linear": the linear judge alone, one look"""
+    """a name in :data:`FINDERS`"""
     fitting: bool = False
     """the classes lie so near to each other that a linear model is right for :data:`ACCURACY`"""
 
 
 GRID = {
     "whole stepe": Shape(50_000, 384, 10, "stepe", fitting=True),
+    "whole alone": Shape(50_000, 384, 10, "stepe by the linear judge", fitting=True),
     "whole cleanlab": Shape(50_000, 384, 10, "cleanlab", fitting=True),
     **{f"growth {n}": Shape(n, 128, 10, "linear") for n in (10_000, 100_000, 1_000_000)},
     "classes 1000": Shape(100_000, 64, 1_000, "stepe"),
@@ -108,13 +109,20 @@ def _spread(centres: Floats, seed: int, tried: int = 2_000) -> float:
 # -- Who finds wrong labels ----------------------------------------------------------------------------------------
 
 
-def by_stepe(rows: Floats, labels: np.ndarray, classes: int, seed: int) -> tuple[Floats, Row]:
+def by_stepe(
+    rows: Floats, labels: np.ndarray, classes: int, seed: int, judges: list[str] | None = None
+) -> tuple[Floats, Row]:
     """The whole audit: a panel, and its rounds. The suspicion of each label."""
     said: list[str] = []
-    panel = panel_for(KIND, Shown(rows, Blocks.of_one_row(len(labels)), seed), say=said.append)
+    panel = panel_for(KIND, Shown(rows, Blocks.of_one_row(len(labels)), seed), judges, say=said.append)
     belief = audit(panel, labels, classes, evidence=EVIDENCE[KIND], strangers=STRANGERS[KIND]).belief
     judges = [judge.name for judge in panel.judges]
     return 1 - belief.p_right, {"judges": judges, "said": said, "flags": belief.flagged}
+
+
+def by_linear_audit(rows: Floats, labels: np.ndarray, classes: int, seed: int) -> tuple[Floats, Row]:
+    """The whole audit where neighbours are left out, as they are of many rows without the extra that finds them."""
+    return by_stepe(rows, labels, classes, seed, ["linear"])
 
 
 def by_cleanlab(rows: Floats, labels: np.ndarray, classes: int, seed: int) -> tuple[Floats, Row]:
@@ -144,8 +152,9 @@ def _precision(n: int, classes: int) -> type:
 
 FINDERS: dict[str, Callable[[Floats, np.ndarray, int, int], tuple[Floats, Row]]] = {
     "stepe": by_stepe,
+    "stepe by the linear judge": by_linear_audit,
     "cleanlab": by_cleanlab,
-    "linear": by_linear,
+    "linear": by_linear,  # one look
 }
 
 

@@ -43,22 +43,23 @@ def test_judges_are_named_once_and_none_is_unknown():
         panel_for("table", Shown(ROWS, ALONE), ["linear", "oracle"])
 
 
-def test_neighbours_are_left_out_in_so_many_words_where_all_pairs_are_too_many(monkeypatch):
+def test_neighbours_are_left_out_in_so_many_words_where_all_pairs_are_too_many():
     many, said = Shown(np.zeros((EXACT + 1, 1)), Blocks.of_one_row(EXACT + 1)), []
-    monkeypatch.setattr(panel, "can_search", lambda: False)
     assert [judge.name for judge in panel_for("features", many, say=said.append).judges] == ["linear"]
     assert said == [
-        "neighbours are left out: 20,001 rows are too many to compare all pairs (pip install pynndescent helps)"
+        "neighbours are left out: among 20,001 rows, to find them takes longer than all else "
+        "(--judges linear,neighbours)"
     ]
     assert names("features", Shown(ROWS, ALONE)) == ["linear", "neighbours"]
 
 
-def test_neighbours_of_many_rows_are_searched_where_that_is_installed(monkeypatch):
+def test_neighbours_of_many_rows_are_searched_where_they_are_asked_for_and_that_is_installed(monkeypatch):
     asked = []
     monkeypatch.setattr(panel, "EXACT", 50)
     monkeypatch.setattr(panel, "can_search", lambda: True)
     monkeypatch.setattr(panel, "nearly_nearest", lambda rows, k, seed: asked.append(k) or nearest(rows, k))
-    assert names("features", Shown(ROWS, ALONE)) == ["linear", "neighbours"]
+    assert names("features", Shown(ROWS, ALONE)) == ["linear"]
+    assert names("features", Shown(ROWS, ALONE), ["linear", "neighbours"]) == ["linear", "neighbours"]
     assert asked == [NEIGHBOURS]
 
 

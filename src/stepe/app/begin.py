@@ -112,7 +112,7 @@ def prepare(data: Any, options: dict[str, Any], say: Callable[[str], None], begu
         source = open_source(str(data), say, folder, layout, **opened)
     if source.image_shape is not None and source.kind == "images":
         layout = replace(layout, image_size=source.image_shape[0])
-    judges = judges or judges_for(source)
+    judges = judges or judges_for(source, say)
     if judges == NETWORK:
         check_for_network(options)
     review = None if options["decisions"] is None else _review_of(options["decisions"], begun)

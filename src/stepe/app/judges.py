@@ -1,6 +1,6 @@
 """Who judges: a panel that fits the data, those who were asked for, or a network where an option says so."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from stepe.data.images import FEW_PIXELS
@@ -57,13 +57,13 @@ def why_network(options: Mapping[str, Any]) -> str | None:
     return f"{given[0]} is for networks, so a network judged (as with --judges network); judges take seconds"
 
 
-def judges_for(source: Source) -> str:
+def judges_for(source: Source, say: Callable[[str], None]) -> str:
     """Name the judges that fit the data; a network for pictures that are too large to be judged by their pixels."""
     if source.kind == "images" and source.x.shape[-1] > FEW_PIXELS:
         return NETWORK
-    from stepe.audit.panel import DEFAULT
+    from stepe.audit.panel import default_judges
 
-    return ",".join(DEFAULT[kind_of(source)])
+    return ",".join(default_judges(kind_of(source), len(source.labels), say))
 
 
 def kind_of(source: Source) -> DataKind:

@@ -89,6 +89,16 @@ STRANGERS: dict[DataKind, float] = {"table": 0.0, "text": 0.0, "features": 0.5, 
 """how far a guess that hesitates speaks of an input of none of the classes: not where classes overlap"""
 
 
+def default_judges(kind: DataKind, n: int, say: Callable[[str], None] = lambda message: None) -> tuple[str, ...]:
+    """Name the judges that fit a kind of data, and so many rows of it."""
+    names = DEFAULT[kind]
+    if "neighbours" in names and n > EXACT:
+        names = tuple(name for name in names if name != "neighbours")
+        asked = ",".join((*names, "neighbours"))
+        say(f"neighbours are left out: among {n:,} rows, to find them takes longer than all else (--judges {asked})")
+    return names
+
+
 def panel_for(
     kind: DataKind,
     shown: Shown,
@@ -106,10 +116,7 @@ def panel_for(
     values = shown.inputs.data if issparse(shown.inputs) else shown.inputs
     if not np.isfinite(values).all():
         raise InputError("the numbers to judge by hold NaN or infinity; fill such cells, or leave their rows out")
-    names, n = judges or DEFAULT[kind], len(shown.blocks.number)
-    if not judges and "neighbours" in names and n > EXACT and not can_search():
-        names = tuple(name for name in names if name != "neighbours")
-        say(f"neighbours are left out: {n:,} rows are too many to compare all pairs (pip install pynndescent helps)")
+    names = judges or default_judges(kind, len(shown.blocks.number), say)
     if unknown := [name for name in names if name not in MAKERS]:
         raise InputError(f"unknown judge {unknown[0]!r}; choose among {', '.join(MAKERS)}")
     return Panel([MAKERS[name](shown) for name in dict.fromkeys(names)])

@@ -28,7 +28,7 @@ SURE, STEEP = 3.0, 3.0
 """the counted matrix counts half where it explains labels better by so many standard errors, and how fast it gains"""
 SWAY = 0.25
 """nobody can say how much a label says for itself but so much: the range of the rate comes from both ends"""
-BESIDE = 0.02
+BESIDE = 0.025
 """and may be wrong by so much for other reasons"""
 SMALLEST = 1e-3
 """variance of a label's being wrong, at least: few labels never tell that none is"""

@@ -32,8 +32,6 @@ HEARD = 0.5
 POWERS = 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 8.0
 """of the first that are equally good, the first is taken"""
 ENOUGH, TINY = 5_000, 1e-9
-LEANING = 0.1
-"""how much a guess counts where it is asked whether networks know anything"""
 
 
 @dataclass
@@ -90,15 +88,9 @@ class Guesses:
 
 
 def recognised_by(guess: Tensor, labels: Tensor) -> Bools:
-    """Say of each class whether networks tell it from others; of none where they know nothing of the labels.
-
-    They are surer than they know, and rule out what is wrong, which the likelihood of the labels hardly forgives. So
-    each guess counts little beside how often the classes occur: it is enough if it leans the right way.
-    """
+    """Say of each class whether networks tell it from others; of none where they know nothing of the labels."""
     given, (guesses, known) = labels.cpu().numpy(), _as_array(guess)
-    given, guesses = given[known], guesses[known]
-    frequency = np.bincount(given, minlength=guesses.shape[1]) / len(given)
-    return recognised_classes(given, LEANING * guesses / guesses.sum(1, keepdims=True) + (1 - LEANING) * frequency)
+    return recognised_classes(given[known], guesses[known])
 
 
 def sharpened(guesses: Floats, labels: Labels) -> Floats:
