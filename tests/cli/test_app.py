@@ -177,7 +177,7 @@ def test_results_go_to_standard_output_and_progress_to_standard_error(call):
     assert all(column in ended.out for column in ("accuracy", "F1", "dropped", "flagged", "AUROC", "seconds"))
     assert "Top suspects, 10 of" in ended.out
     summary = Run("run").summary
-    assert f"{summary.flagged} of 1,438 labels look wrong:" in ended.out
+    assert f"{summary.flagged:,} of 1,438 labels look wrong:" in ended.out
     assert ended.out.splitlines()[-3:] == [
         "  run/issues.csv",
         "  run/report.html",
@@ -217,7 +217,7 @@ def test_judges_of_bundled_data_are_measured_by_what_was_planted(call):
     assert all(column in ended.out for column in ("digits, symmetric:0.4 noise", "AUROC", "accuracy"))
     summary = Run("run").summary
     assert f"Of the 359 held-out labels {summary.held_out_flagged} look wrong." in ended.out
-    assert f"{summary.flagged} of 1,438 labels look wrong:" in ended.out
+    assert f"{summary.flagged:,} of 1,438 labels look wrong:" in ended.out
 
 
 def test_judges_of_a_table_load_nothing_that_trains(table):
@@ -302,10 +302,10 @@ def test_a_local_path_named_like_bundled_data_wins_and_says_so(call, tmp_path):
 
 @pytest.mark.usefixtures("_no_report")
 def test_names_from_the_data_are_printed_as_they_are(call, tmp_path):
-    draw = np.random.default_rng(0)
-    labels = np.array(["[red]a[/red]", ":dog:"])[np.arange(80) % 2]
-    np.savez(tmp_path / "[b] :cat:.npz", features=draw.normal(size=(80, 3)), labels=labels)
-    ended = call("clean", "[b] :cat:.npz", "--rho-max", "0.4", "--epochs", "4")
+    draw, kinds = np.random.default_rng(0), np.arange(80) % 2
+    features = 4 * kinds[:, None] + draw.normal(size=(80, 3))
+    np.savez(tmp_path / "[b] :cat:.npz", features=features, labels=np.array(["[red]a[/red]", ":dog:"])[kinds])
+    ended = call("clean", "[b] :cat:.npz", "--noise", "symmetric:0.2")
     assert ended.code == 0
     assert "[b] :cat:" in ended.out
     assert "[red]a[/red]" in ended.out

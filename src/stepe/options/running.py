@@ -86,7 +86,7 @@ Noise = Annotated[
 Compare = Annotated[
     bool | None,
     Option(
-        "Train plain and, where clean labels are known, oracle too.",
+        "Train plain, step-e-plus and, where clean labels are known, oracle too.",
         EXPERIMENT,
         default="on for bundled data where a network judges, else off",
     ),
