@@ -15,7 +15,8 @@ from stepe.loop.task import Task
 from stepe.methods.parts.ranking import Score
 
 MARGIN, CAP = 0.05, 0.5
-"""the paper's rule for a known rate: so much more is dropped, and at most so much"""
+"""the paper's rule for a known rate: so much more is dropped, and at most so much. Nor is more dropped by what is found
+out: where most labels look wrong, a model rather explains too little"""
 AVERAGE, MEMORY, REFINE, USUAL_LENGTH = 0.85, 0.85, 0.5, 60
 """the defaults of Step-E+, in runs of so many epochs. A guess that forgets faster follows every whim of the model that
 trains on the sample; one that is slower falls behind, the more so in shorter runs"""
@@ -154,7 +155,7 @@ def rho_max_as_known(rate: float) -> float:
 def rho_max_by(belief: Belief, labels: Tensor) -> float:
     """Return the most to drop by what is believed: the doubted labels of all classes that are recognised."""
     doubted = (belief.p_right < DOUBTED) & belief.recognised[labels.cpu().numpy()]
-    return min(CAP_OF_ESTIMATE, float(doubted.mean()))
+    return min(CAP, float(doubted.mean()))
 
 
 def check_rate(rate: float) -> float:
