@@ -34,8 +34,6 @@ class Observation:
     output: Tensor | None = None
     """the predicted number, or row of numbers, where labels are numbers"""
     judged_by: JudgedBy = "itself"
-    disagreed: Tensor | None = None
-    """bool: where several others judged, whether they predict differently"""
 
 
 @dataclass(frozen=True)

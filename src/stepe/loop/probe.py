@@ -118,11 +118,11 @@ def among_classes(probability: Tensor, classes: int) -> Tensor:
     return among / among.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
 
 
-def judged(probability: Tensor, labels: Tensor, disagreed: Tensor | None = None) -> Observation:
+def judged(probability: Tensor, labels: Tensor) -> Observation:
     """Observe what the probabilities of others say about the given labels."""
     logs = probability.clamp(min=torch.finfo(torch.float32).tiny).log()
     loss = -logs.gather(1, labels[:, None]).squeeze(1)
-    seen = Observation(loss, judged_by="others", disagreed=disagreed)
+    seen = Observation(loss, judged_by="others")
     return replace(seen, **read_logits(logs, labels, probabilities=True))  # type: ignore[arg-type]
 
 

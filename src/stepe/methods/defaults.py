@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stepe.beliefs.belief import Belief
 from stepe.beliefs.believe import DOUBTED
-from stepe.beliefs.rate import CAP_OF_ESTIMATE, check_rate, rho_max_from_rate
+from stepe.beliefs.rate import CAP, CAP_OF_ESTIMATE, check_rate, rho_max_from_rate
 from stepe.errors import InputError
 from stepe.loop.ledger import TRUST_MEMORY
 from stepe.loop.schedule import check_drop_fraction, check_epochs, default_warmup
@@ -140,9 +140,12 @@ def rho_max_as_known(rate: float) -> float:
 
 
 def rho_max_by(belief: Belief, labels: Tensor) -> float:
-    """Return the most to drop by what is believed: the doubted labels of all classes that are recognised."""
+    """Return the most to drop by what is believed: the doubted labels of all classes that are recognised.
+
+    Never more than half: where most labels look wrong, a model rather explains too little.
+    """
     doubted = (belief.p_right < DOUBTED) & belief.recognised[labels.cpu().numpy()]
-    return min(CAP_OF_ESTIMATE, float(doubted.mean()))
+    return min(CAP, float(doubted.mean()))
 
 
 def resolve_warmup(warmup: int | Literal["auto"] | None, epochs: int) -> int:

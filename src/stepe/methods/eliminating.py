@@ -119,9 +119,9 @@ class Eliminating(Method):
         if self.needs_probabilities:
             self.guesses.note(ledger)
         finds_rate, by_belief = self.dropping.finds_rate, self.settings.score == "posterior"
-        if (finds_rate or by_belief) and epoch >= self.warmup_epochs:
+        if finds_rate or by_belief:
             belief = self.guesses.learn(ledger, seen.judged_by)
-            if finds_rate and epoch < self.task.epochs:  # after the last probe nothing is dropped
+            if finds_rate and self.warmup_epochs <= epoch < self.task.epochs:  # after the last probe nothing is dropped
                 self.dropping.take(rho_max_by(belief, self.task.labels))
 
     # -- What an epoch trains on ----------------------------------------------------------------------------------

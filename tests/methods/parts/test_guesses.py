@@ -9,10 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stepe.beliefs.believe import believe
-from stepe.beliefs.rate import CAP_OF_ESTIMATE
 from stepe.loop.ledger import Ledger, Observation
 from stepe.loop.task import Task
-from stepe.methods.defaults import DOUBTED, rho_max_by
+from stepe.methods.defaults import CAP, DOUBTED, rho_max_by
 from stepe.methods.parts.guesses import EVIDENCE, HEARD, POWERS, Guesses, believe_guess, sharpened
 from stepe.training.building import cross_entropy
 
@@ -142,7 +141,7 @@ def test_something_is_left_to_learn_from():
     labels = torch.arange(N) % CLASSES
     found = believe_guess(task_of(labels), guessing(labels), "others")
     found.p_right[:] = 0.0
-    assert rho_max_by(found, labels) == CAP_OF_ESTIMATE
+    assert rho_max_by(found, labels) == CAP
 
 
 def test_a_model_that_trained_on_the_labels_has_heard_them_already():

@@ -221,8 +221,7 @@ def test_looking_at_the_scores_in_the_warm_up_leaves_no_trace():
     looked, unseen = started(rho_max=None, warmup=3), started(rho_max=None, warmup=3)
     for method, ledger in (looked, unseen):
         for epoch in (1, 2, 3):
-            disagreed = torch.tensor([True, False, False, False, epoch > 1])
-            method.observe(epoch, replace(seen(), judged_by="others", disagreed=disagreed), ledger)
+            method.observe(epoch, replace(seen(), judged_by="others"), ledger)
             if method is looked[0]:
                 method.scores(ledger)
                 method.make_belief(ledger)

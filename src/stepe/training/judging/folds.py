@@ -110,5 +110,5 @@ class Views:
         return bool(recognised_by(self.probability, self.labels).any())
 
     def observe(self) -> Observation:
-        """Say what this means for the labels, and where the splits disagree."""
-        return judged(self.probability, self.labels, (self.predicted != self.predicted[0]).any(0))
+        """Say what this means for the labels."""
+        return judged(self.probability, self.labels)
