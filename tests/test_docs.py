@@ -284,3 +284,15 @@ def test_integrations_show_their_examples_as_they_are(page):
     for name in examples:
         code = (ROOT / "examples" / name).read_text(encoding="utf-8").rstrip("\n")
         assert f"```python\n{code}\n```" in text, name
+
+
+AUDIT_TABLES = ("overview", "goals_table", "by_noise", "by_data", "rankings", "rates", "clean_labels", "corrections")
+
+
+@pytest.mark.parametrize("table", AUDIT_TABLES)
+def test_what_audits_find_beside_practice_is_shown_as_measured(table, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import audit_tables
+
+    rows = json.loads((ROOT / "results/audit.json").read_text(encoding="utf-8"))["rows"]
+    assert getattr(audit_tables, table)(rows) in (ROOT / "docs/research/audit.md").read_text(encoding="utf-8")

@@ -83,7 +83,7 @@ def test_clean_labels_may_be_clean(flagged, said, audited_run):
 def test_rows_that_tell_nothing_say_so_and_what_to_add(changed, audited_run):
     run = believing(audited_run, flagged=0, **changed)
     assert headline(run) == "These rows say too little about their labels to tell which of the 80 are wrong."
-    assert findings(run) == ["Add more rows, better features (an encoder: --model) or another column."]
+    assert findings(run) == ["Add more rows, better features, or columns that say more."]
     assert suspects(run) == []
 
 
@@ -102,6 +102,7 @@ def test_the_range_is_explained_once(audited_run):
     [
         (None, ""),
         (1.0, "We assumed that classes may overlap, so a label counts as evidence of its own."),
+        (0.85, "that classes may overlap, and that people erred where an expert could tell, so a label counts for a"),
         (0.75, "an expert could always tell these apart, so a label counts for less than it says (evidence 0.75)."),
     ],
 )

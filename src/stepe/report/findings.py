@@ -12,6 +12,8 @@ from stepe.run.record import AUDIT
 if TYPE_CHECKING:
     from stepe.run.folder import RunFolder
 
+EXPERT = 0.75
+"""evidence of a label, where an expert could always tell its class"""
 COUNTS = 0.005
 """judges that count for less are not named"""
 BY_HEART = 0.05
@@ -117,6 +119,11 @@ def _cautions(belief: Belief) -> Iterator[str]:
         yield "The range spans what different estimates say. A model's own mistakes can pass for wrong labels."
     if belief.evidence is not None and belief.evidence >= 1:
         yield "We assumed that classes may overlap, so a label counts as evidence of its own."
+    elif belief.evidence is not None and belief.evidence > EXPERT:
+        yield (
+            "We assumed that classes may overlap, and that people erred where an expert could tell, so a label counts "
+            f"for a little less than it says (evidence {belief.evidence:g})."
+        )
     elif belief.evidence is not None:
         yield (
             "We assumed that an expert could always tell these apart, so a label counts for less than it says "
