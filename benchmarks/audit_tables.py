@@ -130,6 +130,19 @@ def overview(rows: Sequence[Row]) -> str:
     return _table("data|who|rows|AUROC|AP|F1|precision|recall|calibration error|CPU s|stepe ahead: AUROC|AP|F1", lines)
 
 
+def in_short(rows: Sequence[Row]) -> str:
+    """Stepe beside its first rival on every group of data, for the README."""
+    lines = []
+    for group, mine in groups_of(noisy(rows)).items():
+        rival = first_rival(mine[0]["kind"])
+        cells = [group, "cleanlab" if rival == FIRST_RIVAL[None] else rival]
+        for what in RANKS:
+            cells += [_number(average(mine, of(STEPE, what))), _number(average(mine, of(rival, what)))]
+        cells += [f"{average(mine, of(who, 'cpu_seconds')):.1f}" for who in (STEPE, rival)]
+        lines.append(cells)
+    return _table("data|beside cleanlab on|AUROC|its|average precision|its|F1|its|CPU s|its", lines)
+
+
 def by_noise(rows: Sequence[Row]) -> str:
     """Stepe beside its first rival, by kind of data and noise."""
     return _ahead_by("data|noise", rows, lambda row: (group_of(row), row["noise"]))
