@@ -57,7 +57,7 @@ def main() -> None:
     report("texts", pipeline[-1], given, true, pipeline.score(test, test_topics))
 
     table, diagnosis = load_breast_cancer(return_X_y=True)
-    train, test, true, test_diagnosis = train_test_split(table, diagnosis, random_state=0)
+    train, test, true, test_diagnosis = train_test_split(table, diagnosis, test_size=0.5, random_state=0)
     given = mislabel(true, 0.2, draw)
     plain = HistGradientBoostingClassifier(max_iter=30, random_state=0)
     print(f"table, plain: accuracy {plain.fit(train, given).score(test, test_diagnosis):.1%}")
