@@ -216,7 +216,7 @@ def test_judges_of_bundled_data_are_measured_by_what_was_planted(call):
     assert re.findall(r"│ (audit|plain|oracle|step-e-plus) +│", ended.out) == ["audit"]
     assert all(column in ended.out for column in ("digits, symmetric:0.4 noise", "AUROC", "accuracy"))
     summary = Run("run").summary
-    assert f"Of the 359 held-out labels {summary.held_out_flagged} look wrong." in ended.out
+    assert f"{summary.held_out_flagged} of 359 held-out labels look wrong, too." in ended.out
     assert f"{summary.flagged:,} of 1,438 labels look wrong:" in ended.out
 
 
