@@ -254,12 +254,14 @@ def test_arrows_lead_through_the_gallery_and_past_what_was_made_so_far(digits, o
 
 @pytest.fixture(scope="module")
 def graded(digits: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The same pictures; flagged is what is more likely wrong than right, and forty of that were drawn at random."""
+    """The same pictures, suspicious in all degrees; forty of the flagged were drawn at random."""
     path = tmp_path_factory.mktemp("runs") / "graded"
     shutil.copytree(digits.path, path)
     samples = digits.samples
-    suspicion = np.where(samples["flagged"], (1 + samples["suspicion"]) / 2, samples["suspicion"] / 2)
     training = samples["split"] == "train"
+    doubted = samples["flagged"] & training
+    place = samples["suspicion"].where(doubted).rank(method="first", pct=True)  # of each flagged one among them
+    suspicion = np.where(doubted, 0.501 + 0.498 * place**2, samples["suspicion"] / 2)
     samples = samples.assign(suspicion=suspicion, flagged=(suspicion > 0.5) & training)
     samples.to_parquet(path / "samples.parquet", index=False)
     run = Run(path)
