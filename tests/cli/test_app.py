@@ -226,9 +226,10 @@ def test_a_local_path_named_like_bundled_data_wins_and_says_so(call, tmp_path):
 @pytest.mark.usefixtures("_no_report")
 def test_names_from_the_data_are_printed_as_they_are(call, tmp_path):
     draw = np.random.default_rng(0)
-    labels = np.array(["[red]a[/red]", ":dog:"])[np.arange(80) % 2]
-    np.savez(tmp_path / "[b] :cat:.npz", features=draw.normal(size=(80, 3)), labels=labels)
-    ended = call("clean", "[b] :cat:.npz", "--rho-max", "0.4", "--epochs", "4")
+    true = np.arange(80) % 2
+    labels = np.array(["[red]a[/red]", ":dog:"])[np.where(np.arange(80) % 7 == 0, 1 - true, true)]
+    np.savez(tmp_path / "[b] :cat:.npz", features=draw.normal(size=(80, 3)) + 4 * true[:, None], labels=labels)
+    ended = call("clean", "[b] :cat:.npz", "--rho-max", "0.4", "--epochs", "12")
     assert ended.code == 0
     assert "[b] :cat:" in ended.out
     assert "[red]a[/red]" in ended.out
